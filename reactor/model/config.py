@@ -1,0 +1,147 @@
+"""The typed config: what a k8s-device-plugin v1 file (and our own sections) comes to once it is accepted.
+
+``reactor.config`` reads and checks text into these values; everything else only reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reactor.model.ids import GpuUuid, ResourceName
+
+
+class MigStrategy(StrEnum):
+    NONE = "none"
+    SINGLE = "single"
+    MIXED = "mixed"
+
+
+class DeviceListStrategy(StrEnum):
+    ENVVAR = "envvar"
+    VOLUME_MOUNTS = "volume-mounts"
+    CDI_ANNOTATIONS = "cdi-annotations"
+    CDI_CRI = "cdi-cri"
+
+
+class DeviceIdStrategy(StrEnum):
+    UUID = "uuid"
+    INDEX = "index"
+
+
+class HoldsPolicy(StrEnum):
+    """What happens to a GPU that a pod owns under one identity when the config wants another."""
+
+    WAIT = "wait"
+    """The new ids are withheld until the pod ends."""
+    ALLOW = "allow"
+    """As the peer does: the new ids are handed out at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """Section ``flags`` with ``flags.plugin`` folded in, defaults as upstream's."""
+
+    mig_strategy: MigStrategy = MigStrategy.NONE
+    fail_on_init_error: bool = True
+    nvidia_driver_root: str = "/"
+    nvidia_dev_root: str = ""
+    """Empty: the driver root."""
+    pass_device_specs: bool = False
+    device_list_strategy: tuple[DeviceListStrategy, ...] = (DeviceListStrategy.ENVVAR,)
+    device_id_strategy: DeviceIdStrategy = DeviceIdStrategy.UUID
+    container_driver_root: str = "/driver-root"
+
+    @property
+    def dev_root(self) -> str:
+        return self.nvidia_dev_root or self.nvidia_driver_root
+
+
+@dataclass(frozen=True, slots=True)
+class AllDevices:
+    """``devices: all``"""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDevices:
+    """``devices: N``: the N lowest indices."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDevices:
+    """``devices: [..]``: each an index, a UUID, or a MIG index such as 0:1 (kept as text)."""
+
+    indices: frozenset[int] = frozenset()
+    uuids: frozenset[GpuUuid] = frozenset()
+    mig: frozenset[str] = frozenset()
+
+
+DeviceSelector = AllDevices | FirstDevices | ListedDevices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedResource:
+    """One entry of ``sharing.timeSlicing.resources``."""
+
+    name: ResourceName
+    """Full name, prefix included."""
+    rename: ResourceName | None = None
+    """Name of the shares, None: as ``name``. renameByDefault is already applied."""
+    devices: DeviceSelector = AllDevices()
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSlicing:
+    fail_requests_greater_than_one: bool = False
+    resources: tuple[SharedResource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcePattern:
+    """One entry of ``resources.gpus``: products that match ``pattern`` (``*`` any run) are ``name``. First match wins."""
+
+    pattern: str
+    name: ResourceName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unserved:
+    """A key that is valid upstream and that this version reads without acting on it."""
+
+    path: str
+    message: str
+
+
+DEFAULT_RESOURCE = ResourceName("nvidia.com/gpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One accepted config, whole."""
+
+    flags: Flags = Flags()
+    gpus: tuple[ResourcePattern, ...] = (ResourcePattern(pattern="*", name=DEFAULT_RESOURCE),)
+    time_slicing: TimeSlicing = TimeSlicing()
+    mps: frozenset[ResourceName] = frozenset()
+    """Resources that ``sharing.mps`` names: not served yet, so not advertised (never as whole GPUs)."""
+    holds: HoldsPolicy = HoldsPolicy.WAIT
+    unserved: tuple[Unserved, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigProblem:
+    """One fault of a config text. Lines and columns count from 1; 0: the file as a whole."""
+
+    line: int
+    column: int
+    path: str
+    """Such as sharing.timeSlicing.resources[0].replicas; empty for the document itself."""
+    message: str
+    """What is wrong and what to do, in one sentence."""
+
+    def render(self, file: str) -> str:
+        where = f"{file}:{self.line}:{self.column}: " if self.line else f"{file}: "
+        return where + (f"{self.path}: " if self.path else "") + self.message

@@ -1,0 +1,82 @@
+"""Who has which id: a hold starts with a grant or with the kubelet's books, and ends on the three rules of design.md 5."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reactor.model.ids import DeviceId, GpuUuid, Identity, ResourceName
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PodRef:
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class HoldKey:
+    resource: ResourceName
+    id: DeviceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """One id that a pod has, or that an Allocate just handed out.
+
+    Times named ``*_at`` are on the agent's monotonic clock, ``since`` is Unix time (it is kept on disk).
+    """
+
+    resource: ResourceName
+    id: DeviceId
+    gpu: GpuUuid | None
+    """None: an id of another plugin's spelling, kept listed because the kubelet still counts on it."""
+    identity: Identity
+    numa: tuple[int, ...] = ()
+    since: float
+    pod: PodRef | None = None
+    pod_uid: str | None = None
+    ours: bool = True
+    """Whether this agent granted it (now or in an earlier life): only then is its resource served for its sake."""
+    grant: int = 0
+    """Number of the grant in this run of the agent, 0 if it was learnt otherwise."""
+    granted_at: float | None = None
+    """Set until the kubelet's books have shown the grant (rule 3 waits for that)."""
+    in_checkpoint: bool = False
+    """Whether the checkpoint of this life of the kubelet has shown it."""
+    suspended: bool = False
+    """The kubelet's books lost it across its restart while its pod may run on: only the pod's end frees it."""
+    lacked_at: float | None = None
+    """First List that lacked the id."""
+    resent_at: float | None = None
+    """When a list of its resource was sent more than 1 s after that (rule 1)."""
+    pod_seen: bool = False
+    """Whether its pod was in a List of this life of the kubelet."""
+    pod_gone_at: float | None = None
+    """First List that lacked the pod after it was seen (rule 2)."""
+
+    @property
+    def key(self) -> HoldKey:
+        return HoldKey(self.resource, self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDevices:
+    """What podresources List says of one pod."""
+
+    pod: PodRef
+    devices: tuple[tuple[ResourceName, DeviceId, tuple[int, ...]], ...]
+    """(resource, id, NUMA nodes), merged over containers; empty for a pod without devices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointEntry:
+    """One id in the kubelet's checkpoint. Entries of plain init containers stand there as long as the pod."""
+
+    pod_uid: str
+    container: str
+    resource: ResourceName
+    id: DeviceId
+    numa: tuple[int, ...] = ()

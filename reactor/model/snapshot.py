@@ -1,0 +1,79 @@
+"""What is advertised and allocated from: immutable, handed to the gRPC side whole.
+
+Devices are kept in groups, one for each physical GPU, identity and resource. A group that did not change is the same
+object, so that comparing two snapshots of many thousand ids costs as much as comparing their groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from reactor.model.ids import DeviceId, GpuUuid, ResourceName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One id in a resource's list."""
+
+    id: DeviceId
+    gpu: GpuUuid | None
+    """None: a tombstone of another plugin's spelling."""
+    index: int | None
+    """NVML index of the GPU, None for a GPU that is gone."""
+    minor: int | None
+    share: int | None
+    healthy: bool
+    reason: str = ""
+    """Why it is not healthy or not handed out, in the words that a refused pod's status will show."""
+    numa: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One resource as the kubelet shall see it."""
+
+    resource: ResourceName
+    groups: tuple[tuple[Listed, ...], ...]
+    revision: int
+    """State revision at which this content was first shown."""
+    single: bool = False
+    """Refuse requests for more than one id when one of them is a share (failRequestsGreaterThanOne)."""
+    nudge: int = 0
+    """Raised to have an unchanged list sent again: from 1.34 on that makes the kubelet rewrite its checkpoint."""
+    topology: bool = False
+    """Whether NUMA nodes are sent: for all ids of a resource or for none."""
+    by_id: Mapping[DeviceId, Listed] = field(compare=False, repr=False, default_factory=dict)
+
+    def devices(self) -> Iterator[Listed]:
+        for group in self.groups:
+            yield from group
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPolicy:
+    """How Allocate answers: the part of the config and of the inventory that every answer needs."""
+
+    envvar: bool = True
+    """Set NVIDIA_VISIBLE_DEVICES."""
+    device_specs: bool = False
+    """Pass device nodes (passDeviceSpecs)."""
+    dev_root: str = "/"
+    """Root of the device nodes on the host (nvidiaDevRoot)."""
+    nodes: frozenset[str] = frozenset()
+    """Device nodes seen by the last scan."""
+    nodes_known: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    revision: int = 0
+    grants: int = 0
+    """Number of the last grant that is folded in: the server guards the GPUs of later ones itself."""
+    offers: Mapping[ResourceName, Offer] = field(default_factory=dict)
+    answers: AnswerPolicy = AnswerPolicy()
+    guard: bool = True
+    """holds: wait. A GPU that was granted is not granted under another identity before the grant is folded in."""

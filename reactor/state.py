@@ -1,0 +1,161 @@
+"""The one value that everything is derived from. ``reducer.py`` is its only writer.
+
+Mappings are replaced, never changed in place: a slice that did not move is the same object, which is what
+handlers compare to see whether they have work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reactor.events import ConfigOrigin
+from reactor.model.condition import Condition
+from reactor.model.config import Config, ConfigProblem
+from reactor.model.gpu import Driver, DriverState, Gpu
+from reactor.model.hold import Hold, HoldKey
+from reactor.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
+from reactor.model.kubelet import SocketIdentity, StreamId
+from reactor.plan import EMPTY, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigState:
+    config: Config | None = None
+    """In force; None: nothing was ever accepted, nothing is served."""
+    digest: str = ""
+    origin: ConfigOrigin | None = None
+    path: str = ""
+    text: str = field(default="", repr=False)
+    accepted_wall: float | None = None
+    rejected_digest: str = ""
+    rejected_path: str = ""
+    problems: tuple[ConfigProblem, ...] = ()
+    """Of the newest text, if that was rejected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverStatus:
+    state: DriverState = DriverState.UNKNOWN
+    error: str = ""
+    driver: Driver | None = None
+    generation: int = 0
+    since: float = 0.0
+    """Unix time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """An id that was listed and is no longer wanted: listed Unhealthy until it can go."""
+
+    gpu: GpuUuid | None
+    numa: tuple[int, ...]
+    revision: int
+    """State revision that made it leave: an offer of at least this revision shows it Unhealthy."""
+    sent_at: float | None = None
+    """When that offer went out on a stream; it may go 5 s later."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """One resource's server, as facts have told of it."""
+
+    socket: str
+    registered: SocketIdentity | None = None
+    """The kubelet's life that took our Register, None: not registered."""
+    registered_at: float | None = None
+    streams: frozenset[StreamId] = frozenset()
+    gone: bool = False
+    """Our socket file was removed: a new one is needed before the next Register."""
+    sent_revision: int | None = None
+    """Revision of the newest list that went out on a live stream; None: none yet."""
+    sent_healthy: int = 0
+    sent_unhealthy: int = 0
+    sent_nudge: int = 0
+    sent_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kubelet:
+    identity: SocketIdentity | None = None
+    """None: it does not answer, or nobody asked yet."""
+    doubted: bool = False
+    """A stream of ours ended: it may be gone or new, the kubelet source is to probe at once."""
+    up_at: float | None = None
+    reason: str = ""
+    life: int = 0
+    """Counts the lives of the kubelet that were seen."""
+    plugins: Mapping[ResourceName, Plugin] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """How far the kubelet's books were read."""
+
+    checkpoint_known: bool = False
+    """The checkpoint was read, or found unreadable, at least once: nothing is advertised before."""
+    checkpoint_error: str = ""
+    checkpoint_life: int = -1
+    """Life of the kubelet at the newest readable checkpoint."""
+    checkpoint_ids: frozenset[HoldKey] = frozenset()
+    listed_at: float | None = None
+    """asked_at of the newest List."""
+    list_error: str = ""
+    pods: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something of the agent itself that does not work now."""
+
+    name: str
+    """Stable, the same in status, log and metrics: handler.register, source.podresources, config.rejected, ..."""
+    message: str
+    since: float
+    """Unix time."""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    revision: int = 0
+    """seq of the last event that changed anything."""
+    version: str = ""
+    run: str = ""
+    boot: str = ""
+    simulated: bool = False
+    started_wall: float = 0.0
+    stopping: bool = False
+    reloads: int = 0
+    """Counts the times a person asked to read the config and scan again (SIGHUP)."""
+
+    config: ConfigState = ConfigState()
+    driver: DriverStatus = DriverStatus()
+    gpus: tuple[Gpu, ...] = ()
+    """GPUs to plan with: those that answered, and those that NVML counts but that do not answer, as last known."""
+    nodes: frozenset[str] = frozenset()
+    scanned_at: float | None = None
+    """Monotonic time of the newest good scan."""
+    conditions: Mapping[GpuUuid, tuple[Condition, ...]] = field(default_factory=dict)
+    relapses: Mapping[GpuUuid, tuple[float, ...]] = field(default_factory=dict)
+    """Unix times at which conditions of a GPU were lifted, of the last 24 hours."""
+    pci: Mapping[GpuUuid, PciAddress] = field(default_factory=dict)
+    """Where each GPU that has a condition sits, also when it is gone: another UUID there lifts a hardware fault."""
+
+    plan: Plan = EMPTY
+    holds: Mapping[HoldKey, Hold] = field(default_factory=dict)
+    leaving: Mapping[HoldKey, Leaving] = field(default_factory=dict)
+    refused: Mapping[HoldKey, str] = field(default_factory=dict)
+    """Ids that Allocate refused for their own fault, with the reason: Unhealthy until the next good scan."""
+    grants: int = 0
+    nudges: Mapping[ResourceName, int] = field(default_factory=dict)
+    books: Books = Books()
+    kubelet: Kubelet = Kubelet()
+    deadlines: Mapping[str, float] = field(default_factory=dict)
+    """Monotonic times at which the timer source is to publish DeadlinePassed, by name."""
+    faults: Mapping[str, Fault] = field(default_factory=dict)
+
+
+def hold_key(resource: str, device: str) -> HoldKey:
+    return HoldKey(ResourceName(resource), DeviceId(device))
