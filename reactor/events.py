@@ -6,7 +6,7 @@ Sources report what they saw, handlers and servers what they did. The log name o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ from reactor.model.hold import CheckpointEntry, Hold, PodDevices
 from reactor.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
 from reactor.model.kubelet import SocketIdentity, StreamId
 
-Key = tuple[Hashable, ...]
+Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,4 +110,4 @@ class Inventory:
     nodes: frozenset[str] = frozenset()
     """Existing device nodes, as paths under the dev root: /dev/nvidiactl, /dev/nvidia3, ..."""
     generation: int = 0
-    """Counts the driver's lives as the NVML client saw them: a new number means that it was re-initialised after a loss."""
+    """Counts the driver's lives: a new number means that NVML was initialised anew after the driver was away."""

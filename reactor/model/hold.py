@@ -1,4 +1,4 @@
-"""Who has which id: a hold starts with a grant or with the kubelet's books, and ends on the three rules of design.md 5."""
+"""Who has which id. A hold starts with a grant or with the kubelet's books and ends on the rules of design.md 5."""
 
 from __future__ import annotations
 

@@ -31,4 +31,4 @@ class Refusal:
 
     message: str
     faulty: tuple[str, ...] = ()
-    """Ids that are at fault themselves and are listed Unhealthy until the next good scan; empty: the request's fault."""
+    """Ids at fault themselves: listed Unhealthy until the next good scan. Empty: it was the request's fault."""
