@@ -101,7 +101,7 @@ class TimeSlicing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcePattern:
-    """One entry of ``resources.gpus``: products that match ``pattern`` (``*``: any run) get ``name``; first match wins."""
+    """One entry of ``resources.gpus``: products that match ``pattern`` (``*``: any run) get ``name``."""
 
     pattern: str
     name: ResourceName

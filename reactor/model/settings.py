@@ -1,0 +1,48 @@
+"""What the command line and the environment say about one run of the agent (the config file says the rest)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    config: Path | None = Path("/etc/gpu-reactor/config.yaml")
+    """None: the defaults are in force, no file is read."""
+    kubelet_root: Path = Path("/var/lib/kubelet")
+    plugin_dir: Path | None = None
+    """Directory of kubelet.sock, of our sockets, of the checkpoint and of the lock; None: below kubelet_root."""
+    pod_resources_socket: Path | None = None
+    """None: below kubelet_root."""
+    state_dir: Path = Path("/var/lib/gpu-reactor")
+    admin_socket: Path = Path("/run/gpu-reactor/agent.sock")
+    probe_listen: str = "127.0.0.1:9465"
+    """host:port of /healthz and /readyz; empty: none."""
+    node_name: str = ""
+    container_driver_root: Path = Path("/driver-root")
+    """Where the host's driver root is mounted in this container; libnvidia-ml.so.1 is looked for below it."""
+    grace: float = 5.0
+    """Seconds that handlers and servers have to end after SIGTERM."""
+    allow_inject: bool = False
+    simulate_nvml: str = ""
+    """Such as 8xH100: run on simulated NVML, loudly marked. Empty: the real library."""
+    journal: Path | None = None
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS, as they were set."""
+
+    @property
+    def directory(self) -> Path:
+        return self.plugin_dir or self.kubelet_root / "device-plugins"
+
+    @property
+    def kubelet_socket(self) -> Path:
+        return self.directory / "kubelet.sock"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory / "kubelet_internal_checkpoint"
+
+    @property
+    def pod_resources(self) -> Path:
+        return self.pod_resources_socket or self.kubelet_root / "pod-resources" / "kubelet.sock"
