@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reactor.model.condition import Condition, Placement
+from reactor.model.condition import Condition, Placement, Policy
 from reactor.model.config import Config, ConfigProblem
 from reactor.model.gpu import DriverState, Inventory, RecoveryAction
 from reactor.model.hold import CheckpointEntry, Hold, PodDevices
@@ -54,7 +54,10 @@ class AgentStarted(Fact):
     run: str
     boot: str
     simulated: bool = False
-    features: tuple[str, ...] = ()
+    policy: Policy = Policy()
+    """What XIDs mean here."""
+    resync: float = 30.0
+    """Seconds between scans that nothing asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +66,13 @@ class StateRestored(Fact):
 
     config: Config | None = None
     config_digest: str = ""
+    config_text: str = field(default="", repr=False)
     holds: tuple[Hold, ...] = ()
     conditions: Mapping[GpuUuid, tuple[Condition, ...]] = field(default_factory=dict)
     relapses: Mapping[GpuUuid, tuple[float, ...]] = field(default_factory=dict)
     pci: Mapping[GpuUuid, PciAddress] = field(default_factory=dict)
+    kubelet: SocketIdentity | None = None
+    """The kubelet's life that the agent before us saw last: what it showed of pods counts on while that life lasts."""
     problem: str = ""
     """Why the file could not be used; empty if it was read or there was none."""
 
@@ -397,11 +403,6 @@ class DeadlinePassed(Fact):
     @property
     def key(self) -> Key:
         return (DeadlinePassed, self.name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResyncDue(Fact):
-    """Time to scan again although nothing said so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

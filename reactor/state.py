@@ -13,8 +13,8 @@ from reactor.events import ConfigOrigin
 from reactor.model.condition import Condition
 from reactor.model.config import Config, ConfigProblem
 from reactor.model.gpu import Driver, DriverState, Gpu
-from reactor.model.hold import Hold, HoldKey
-from reactor.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
+from reactor.model.hold import Hold, HoldKey, PodRef
+from reactor.model.ids import GpuUuid, PciAddress, ResourceName
 from reactor.model.kubelet import SocketIdentity, StreamId
 from reactor.plan import EMPTY, Plan
 
@@ -66,8 +66,8 @@ class Plugin:
     """The kubelet's life that took our Register, None: not registered."""
     registered_at: float | None = None
     streams: frozenset[StreamId] = frozenset()
-    gone: bool = False
-    """Our socket file was removed: a new one is needed before the next Register."""
+    spent: bool = False
+    """Its socket was used for a registration that ended, or its file was removed: the next Register needs a new one."""
     sent_revision: int | None = None
     """Revision of the newest list that went out on a live stream; None: none yet."""
     sent_healthy: int = 0
@@ -80,12 +80,14 @@ class Plugin:
 class Kubelet:
     identity: SocketIdentity | None = None
     """None: it does not answer, or nobody asked yet."""
+    last: SocketIdentity | None = None
+    """Of the newest life that was seen, by us or (from the state file) by the agent before us."""
     doubted: bool = False
     """A stream of ours ended: it may be gone or new, the kubelet source is to probe at once."""
     up_at: float | None = None
     reason: str = ""
     life: int = 0
-    """Counts the lives of the kubelet that were seen."""
+    """Counts the lives of the kubelet that this agent saw begin."""
     plugins: Mapping[ResourceName, Plugin] = field(default_factory=dict)
 
 
@@ -102,7 +104,16 @@ class Books:
     listed_at: float | None = None
     """asked_at of the newest List."""
     list_error: str = ""
-    pods: int = 0
+    pods: frozenset[PodRef] = frozenset()
+    """Pods of the newest List, with devices or without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """How often an unchanged list of a resource was asked to be sent again, and when last (monotonic)."""
+
+    count: int
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +140,8 @@ class State:
     stopping: bool = False
     reloads: int = 0
     """Counts the times a person asked to read the config and scan again (SIGHUP)."""
+    resync: float = 30.0
+    """Seconds between scans that nothing asked for."""
 
     config: ConfigState = ConfigState()
     driver: DriverStatus = DriverStatus()
@@ -149,13 +162,9 @@ class State:
     refused: Mapping[HoldKey, str] = field(default_factory=dict)
     """Ids that Allocate refused for their own fault, with the reason: Unhealthy until the next good scan."""
     grants: int = 0
-    nudges: Mapping[ResourceName, int] = field(default_factory=dict)
+    nudges: Mapping[ResourceName, Nudge] = field(default_factory=dict)
     books: Books = Books()
     kubelet: Kubelet = Kubelet()
     deadlines: Mapping[str, float] = field(default_factory=dict)
     """Monotonic times at which the timer source is to publish DeadlinePassed, by name."""
     faults: Mapping[str, Fault] = field(default_factory=dict)
-
-
-def hold_key(resource: str, device: str) -> HoldKey:
-    return HoldKey(ResourceName(resource), DeviceId(device))

@@ -80,3 +80,23 @@ class Condition:
     def sticky(self) -> bool:
         """Whether it is kept on disk: a restart of the agent must not launder it."""
         return self.fault in (FaultClass.RESET, FaultClass.RESTART, FaultClass.HARDWARE) or self.needs_person
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What faults mean on this node. ``reactor.conditions`` decides with it."""
+
+    overrides: tuple[tuple[int, XidClass], ...] = ()
+    """XIDs that have another class than the table's, by number."""
+    unhealthy: frozenset[int] = frozenset()
+    """XIDs that always make a GPU Unhealthy, with the class of the table, or unknown where that would not."""
+    ignore_all: bool = False
+    """Every XID is ignored, except those in ``unhealthy``."""
+    unhealthy_all: bool = False
+    """Every XID makes the GPU Unhealthy."""
+    quiet_unknown: float = 60.0
+    """Seconds without news before an unknown XID may be forgotten."""
+    quiet_unreachable: float = 5.0
+    relapses: int = 3
+    """The how-manieth fault within the window needs a person."""
+    window: float = 86400.0

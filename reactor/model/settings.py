@@ -22,6 +22,8 @@ class Settings:
     node_name: str = ""
     container_driver_root: Path = Path("/driver-root")
     """Where the host's driver root is mounted in this container; libnvidia-ml.so.1 is looked for below it."""
+    resync: float = 30.0
+    """Seconds between scans of the GPUs that nothing asked for."""
     grace: float = 5.0
     """Seconds that handlers and servers have to end after SIGTERM."""
     allow_inject: bool = False
