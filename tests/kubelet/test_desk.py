@@ -1,0 +1,188 @@
+"""The transport-free desk: latest value streams, numbered grants, the guard between identities."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from reactor.kubelet.desk import Desk
+from reactor.model.ids import ResourceName, device_id
+from reactor.model.kubelet import Refusal, StreamId
+from reactor.model.snapshot import Snapshot
+from tests.kubelet.fakes import GPU, Log, answer, desk, group, offer, snapshot, uuid
+
+OTHER = ResourceName("nvidia.com/gpu.shared")
+
+
+def test_a_stream_begins_with_the_list_in_force() -> None:
+    one, log = desk()
+    one.post(snapshot(offer(group(0))))
+    stream = one.open(GPU, "a.sock")
+    taken = stream.take()
+    assert taken is not None
+    assert taken.revision == 1
+    assert stream.take() is None
+    assert log.lines == [("opened", GPU, "a.sock", StreamId(1))]
+
+
+def test_a_stream_opened_before_its_offer_waits_for_it() -> None:
+    one, _ = desk()
+    woken: list[int] = []
+    stream = one.open(GPU, "a.sock", lambda: woken.append(1))
+    assert stream.take() is None
+    one.post(snapshot(offer(group(0))))
+    assert woken == [1]
+    assert stream.take() is not None
+
+
+def test_only_the_newest_list_is_taken() -> None:
+    one, _ = desk()
+    stream = one.open(GPU, "a.sock")
+    for revision in range(1, 6):
+        one.post(snapshot(offer(group(0, healthy=revision % 2 == 0), revision=revision)))
+    taken = stream.take()
+    assert taken is not None
+    assert taken.revision == 5
+    assert stream.take() is None
+
+
+def test_every_stream_of_a_resource_gets_each_newest_list() -> None:
+    """KBL-14"""
+    one, _ = desk()
+    streams = [one.open(GPU, "a.sock"), one.open(GPU, "a.sock")]
+    one.post(snapshot(offer(group(0))))
+    first = [stream.take() for stream in streams]
+    one.post(snapshot(offer(group(0, healthy=False), revision=2)))
+    second = [stream.take() for stream in streams]
+    assert [taken.revision for taken in first if taken] == [1, 1]
+    assert [taken.revision for taken in second if taken] == [2, 2]
+
+
+def test_a_change_of_one_resource_wakes_no_stream_of_another() -> None:
+    one, _ = desk()
+    woken: list[ResourceName] = []
+    for resource in (GPU, OTHER):
+        one.open(resource, "a.sock", lambda resource=resource: woken.append(resource))
+    same = offer(group(0))
+    one.post(snapshot(same, offer(group(1), resource=OTHER)))
+    for stream in one.streams:
+        stream.take()
+    woken.clear()
+    one.post(snapshot(same, offer(group(1, healthy=False), resource=OTHER, revision=2)))
+    assert woken == [OTHER]
+
+
+def test_an_equal_list_in_a_new_object_is_not_sent_again() -> None:
+    one, _ = desk()
+    stream = one.open(GPU, "a.sock")
+    one.post(snapshot(offer(group(0))))
+    stream.take()
+    one.post(snapshot(offer(group(0))))
+    assert stream.take() is None
+
+
+def test_a_nudge_sends_an_unchanged_list_again() -> None:
+    one, _ = desk()
+    stream = one.open(GPU, "a.sock")
+    one.post(snapshot(offer(group(0))))
+    stream.take()
+    one.post(snapshot(offer(group(0), nudge=1)))
+    taken = stream.take()
+    assert taken is not None
+    assert taken.nudge == 1
+
+
+def test_what_was_sent_is_reported_with_its_counts() -> None:
+    one, log = desk()
+    stream = one.open(GPU, "a.sock")
+    content = offer(group(0, replicas=4), group(1, replicas=4, healthy=False), revision=7, nudge=2)
+    one.post(snapshot(content))
+    stream.take()
+    stream.sent(content, 321)
+    assert log.lines[-1] == ("sent", GPU, stream.id, 7, 2, 4, 4, 321)
+
+
+def test_the_end_of_a_stream_is_reported_once_and_ends_its_wakes() -> None:
+    one, log = desk()
+    woken: list[int] = []
+    stream = one.open(GPU, "a.sock", lambda: woken.append(1))
+    stream.close()
+    stream.close()
+    one.post(snapshot(offer(group(0))))
+    assert woken == []
+    assert [line[0] for line in log.lines] == ["opened", "ended"]
+
+
+def test_grants_are_numbered_in_the_order_of_the_answers() -> None:
+    one, log = desk()
+    one.post(snapshot(offer(group(0), group(1))))
+    for index in (0, 1):
+        one.allocate(GPU, [[device_id(uuid(index))]])
+    assert [line[:2] for line in log.lines] == [("granted", 1), ("granted", 2)]
+
+
+def test_a_repeated_allocate_gets_the_same_answer() -> None:
+    """KBL-12"""
+    one, _ = desk()
+    one.post(snapshot(offer(group(0))))
+    assert one.allocate(GPU, [[device_id(uuid(0))]]) == one.allocate(GPU, [[device_id(uuid(0))]])
+
+
+def test_a_refusal_is_reported_and_takes_no_number() -> None:
+    one, log = desk()
+    one.post(snapshot(offer(group(0, healthy=False), group(1))))
+    refused = one.allocate(GPU, [[device_id(uuid(0))]])
+    assert isinstance(refused, Refusal)
+    one.allocate(GPU, [[device_id(uuid(1))]])
+    bad = device_id(uuid(0))
+    assert log.lines == [
+        ("refused", GPU, (bad,), f"{bad} is not healthy", (bad,)),
+        ("granted", 1, GPU, (device_id(uuid(1)),)),
+    ]
+
+
+def test_a_gpu_granted_whole_is_refused_as_shares_until_the_grant_is_folded_in() -> None:
+    one, _ = desk()
+    one.post(snapshot(offer(group(0), group(0, replicas=2))))
+    assert not isinstance(one.allocate(GPU, [[device_id(uuid(0))]]), Refusal)
+    share = [[device_id(uuid(0), 1)]]
+    assert isinstance(one.allocate(GPU, share), Refusal)
+    one.post(snapshot(offer(group(0), group(0, replicas=2), revision=2), grants=0))
+    assert isinstance(one.allocate(GPU, share), Refusal)
+    one.post(snapshot(offer(group(0), group(0, replicas=2), revision=3), grants=1))
+    assert not isinstance(one.allocate(GPU, share), Refusal)
+
+
+def test_the_guard_holds_across_resources_and_leaves_other_gpus_alone() -> None:
+    one, _ = desk()
+    one.post(snapshot(offer(group(0)), offer(group(0, replicas=2), group(1, replicas=2), resource=OTHER)))
+    one.allocate(GPU, [[device_id(uuid(0))]])
+    assert isinstance(one.allocate(OTHER, [[device_id(uuid(0), 0)]]), Refusal)
+    assert not isinstance(one.allocate(OTHER, [[device_id(uuid(1), 0)]]), Refusal)
+
+
+def test_shares_of_one_gpu_do_not_guard_against_each_other() -> None:
+    one, _ = desk()
+    one.post(snapshot(offer(group(0, replicas=2))))
+    one.allocate(GPU, [[device_id(uuid(0), 0)]])
+    assert not isinstance(one.allocate(GPU, [[device_id(uuid(0), 1)]]), Refusal)
+
+
+def test_without_the_guard_identities_may_mix() -> None:
+    one, _ = desk()
+    one.post(snapshot(offer(group(0), group(0, replicas=2)), guard=False))
+    one.allocate(GPU, [[device_id(uuid(0))]])
+    assert not isinstance(one.allocate(GPU, [[device_id(uuid(0), 0)]]), Refusal)
+
+
+def test_a_preference_that_fails_is_no_preference(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(
+        snap: Snapshot, resource: ResourceName, available: Sequence[str], must: Sequence[str], size: int
+    ) -> tuple[str, ...]:
+        raise KeyError("gone")
+
+    one = Desk(answer=answer, prefer=broken, reports=Log())
+    with caplog.at_level(logging.CRITICAL):
+        assert one.preferred(GPU, ["a"], [], 1) == ()

@@ -1,0 +1,53 @@
+"""Lists as bytes: what the kubelet decodes, and that unchanged groups are not encoded again."""
+
+from __future__ import annotations
+
+import time
+
+from reactor.kubelet._pb import deviceplugin_pb2 as pb
+from reactor.kubelet.encode import ListEncoder, list_bytes
+from tests.kubelet.fakes import group, offer
+
+
+def test_the_message_is_what_protobuf_would_make_of_the_whole_list() -> None:
+    content = offer(group(0, numa=(0,)), group(1, replicas=2, healthy=False, numa=(1,)), topology=True)
+    read = pb.ListAndWatchResponse.FromString(ListEncoder().encode(content).data)
+    assert [(one.ID, one.health, [node.ID for node in one.topology.nodes]) for one in read.devices] == [
+        (listed.id, "Healthy" if listed.healthy else "Unhealthy", list(listed.numa)) for listed in content.devices()
+    ]
+    assert read.SerializeToString() == ListEncoder().encode(content).data
+
+
+def test_no_topology_is_sent_unless_the_offer_says_so() -> None:
+    read = pb.ListAndWatchResponse.FromString(ListEncoder().encode(offer(group(0, numa=(1,)))).data)
+    assert not read.devices[0].HasField("topology")
+
+
+def test_switching_topology_on_encodes_the_same_groups_anew() -> None:
+    same = group(0, numa=(1,))
+    encoder = ListEncoder()
+    plain = encoder.encode(offer(same))
+    placed = encoder.encode(offer(same, topology=True, revision=2))
+    assert len(placed.data) > len(plain.data)
+    assert encoder.encode(offer(same, revision=3)) == plain
+
+
+def test_an_empty_list_is_an_empty_message() -> None:
+    assert ListEncoder().encode(offer()).data == b""
+
+
+def test_list_bytes_is_the_size_of_the_message() -> None:
+    content = offer(group(0, replicas=10), group(1))
+    assert list_bytes(content) == len(ListEncoder().encode(content).data)
+
+
+def test_a_change_of_one_gpu_in_many_thousand_ids_costs_that_gpu_only() -> None:
+    groups = [group(index, replicas=600) for index in range(8)]
+    encoder = ListEncoder()
+    begun = time.perf_counter()
+    encoder.encode(offer(*groups))
+    whole = time.perf_counter() - begun
+    groups[3] = group(3, replicas=600, healthy=False)
+    begun = time.perf_counter()
+    encoder.encode(offer(*groups, revision=2))
+    assert time.perf_counter() - begun < whole / 2
