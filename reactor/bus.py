@@ -246,7 +246,9 @@ class Bus:
         for _ in range(ROUNDS):
             if not await self.step():
                 return
-        busy = ", ".join(sorted(f"{lane.handler.name} {lane.name}".strip() for lane in self._lanes.values() if lane.mail))
+        busy = ", ".join(
+            sorted(f"{lane.handler.name} {lane.name}".strip() for lane in self._lanes.values() if lane.mail)
+        )
         raise RuntimeError(f"not quiet after {ROUNDS} rounds: {busy}")
 
     # ------------------------------------------------------------ sources
@@ -278,4 +280,6 @@ def describe(exc: BaseException) -> str:
     if isinstance(exc, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(describe(inner) for inner in exc.exceptions))
     text = " ".join(str(exc).split())
-    return text if text and type(exc).__module__.startswith("reactor.") else f"{type(exc).__name__}: {text}".rstrip(": ")
+    return (
+        text if text and type(exc).__module__.startswith("reactor.") else f"{type(exc).__name__}: {text}".rstrip(": ")
+    )

@@ -54,7 +54,7 @@ class AgentStarted(Fact):
     run: str
     boot: str
     simulated: bool = False
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
     """What XIDs mean here."""
     resync: float = 30.0
     """Seconds between scans that nothing asked for."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reactor.events import ConfigOrigin
-from reactor.model.condition import Condition
+from reactor.model.condition import Condition, Policy
 from reactor.model.config import Config, ConfigProblem
 from reactor.model.gpu import Driver, DriverState, Gpu
 from reactor.model.hold import Hold, HoldKey, PodRef
@@ -142,6 +142,7 @@ class State:
     """Counts the times a person asked to read the config and scan again (SIGHUP)."""
     resync: float = 30.0
     """Seconds between scans that nothing asked for."""
+    policy: Policy = field(default_factory=Policy)
 
     config: ConfigState = ConfigState()
     driver: DriverStatus = DriverStatus()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -84,19 +85,18 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What faults mean on this node. ``reactor.conditions`` decides with it."""
+    """What the operator changes of the rules. The environment goes before the config, a number before a class."""
 
-    overrides: tuple[tuple[int, XidClass], ...] = ()
-    """XIDs that have another class than the table's, by number."""
-    unhealthy: frozenset[int] = frozenset()
-    """XIDs that always make a GPU Unhealthy, with the class of the table, or unknown where that would not."""
-    ignore_all: bool = False
-    """Every XID is ignored, except those in ``unhealthy``."""
-    unhealthy_all: bool = False
-    """Every XID makes the GPU Unhealthy."""
+    by_number: Mapping[int, XidClass] = field(default_factory=dict)
+    by_class: Mapping[XidClass, XidClass] = field(default_factory=dict)
+    """Class of the table -> class in force."""
+    disabled: frozenset[int] = frozenset()
+    enabled: frozenset[int] = frozenset()
+    disable_all: bool = False
+    """No XID, ECC event or recovery action condemns. A GPU that does not answer is Unhealthy all the same."""
+    enable_all: bool = False
     quiet_unknown: float = 60.0
-    """Seconds without news before an unknown XID may be forgotten."""
+    """Seconds without new evidence."""
     quiet_unreachable: float = 5.0
-    relapses: int = 3
-    """The how-manieth fault within the window needs a person."""
-    window: float = 86400.0
+    relapse_limit: int = 3
+    relapse_window: float = 24 * 3600.0

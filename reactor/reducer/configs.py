@@ -1,0 +1,42 @@
+"""Facts about the config: what is in force, what was refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reactor.events import ConfigOrigin, ConfigRead, ConfigRejected, Event
+from reactor.reducer.faults import begin, end
+from reactor.state import ConfigState, State
+
+FAULT = "config.rejected"
+
+
+def config_read(state: State, event: Event, fact: ConfigRead) -> State:
+    """An accepted text is in force at once; nothing is left of a refusal before it."""
+    now = ConfigState(
+        config=fact.config,
+        digest=fact.digest,
+        origin=fact.origin,
+        path=fact.path,
+        text=fact.text,
+        accepted_wall=event.wall,
+    )
+    same = state.config.digest == fact.digest and state.config.origin is fact.origin and not state.config.problems
+    if same:
+        return state
+    return end(replace(state, config=now), FAULT)
+
+
+def config_rejected(state: State, event: Event, fact: ConfigRejected) -> State:
+    """A refused text changes nothing of what is in force; it is remembered to be shown."""
+    if state.config.rejected_digest == fact.digest and state.config.problems == fact.problems:
+        return state
+    config = replace(state.config, rejected_digest=fact.digest, rejected_path=fact.path, problems=fact.problems)
+    first = fact.problems[0].render(fact.path) if fact.problems else fact.path
+    more = f" (and {len(fact.problems) - 1} more)" if len(fact.problems) > 1 else ""
+    return begin(replace(state, config=config), event, FAULT, first + more)
+
+
+def origin_restored(state: State, event: Event) -> State:
+    """No text of this life was accepted yet: what an earlier life accepted last serves on."""
+    return replace(state, config=replace(state.config, origin=ConfigOrigin.LAST_ACCEPTED, accepted_wall=event.wall))

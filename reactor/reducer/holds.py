@@ -1,0 +1,259 @@
+"""Who holds which id: begun by grants and by the kubelet's books, ended by the rules of design.md 5.
+
+1. The checkpoint lacks the id, read after a list of its resource was sent more than 1 s after a List lacked the id.
+2. The pod was seen in a List of this life of the kubelet and is gone from two Lists at least 2 s apart.
+3. A grant that neither List nor checkpoint has shown 10 s later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reactor.events import (
+    Advertised,
+    CheckpointFailed,
+    CheckpointRead,
+    Event,
+    Granted,
+    PodsListed,
+    PodsListFailed,
+)
+from reactor.model.hold import Hold, HoldKey, PodRef
+from reactor.model.ids import DeviceId, GpuUuid, ResourceName, identity_of, parse_device_id
+from reactor.reducer import faults
+from reactor.state import Nudge, State
+
+RESEND_AFTER = 1.0
+GONE_FOR = 2.0
+UNSHOWN_FOR = 10.0
+NUDGE_AGAIN = 10.0
+LOST_BOOKS = 300.0
+"""Seconds that a pod must be out of every List before a hold that the kubelet's books lost ends with it."""
+
+Holds = dict[HoldKey, Hold]
+
+
+def pending(state: State, hold: Hold) -> bool:
+    """Whether the kubelet seems to be done with it, so that its books are worth asking for.
+
+    An id of a plain init container is never in a List; the checkpoint has it as long as its pod is there.
+    """
+    if hold.granted_at is not None or hold.lacked_at is None:
+        return False
+    return hold.key not in state.books.checkpoint_ids or hold.pod is None or hold.pod not in state.books.pods
+
+
+def new_life(state: State) -> State:
+    """Another kubelet: what its predecessor showed of pods and ids proves nothing now."""
+    holds = {
+        key: replace(hold, in_checkpoint=False, lacked_at=None, resent_at=None, pod_seen=False, pod_gone_at=None)
+        for key, hold in state.holds.items()
+    }
+    return replace(state, holds=holds) if holds else state
+
+
+def granted(state: State, event: Event, fact: Granted) -> State:
+    """A grant starts its holds over: whoever had the id before, the kubelet says that it is free or reused."""
+    holds: Holds = dict(state.holds)
+    numa = {gpu.uuid: (gpu.numa,) for gpu in state.gpus if gpu.numa is not None}
+    for one in fact.ids:
+        key = HoldKey(fact.resource, one)
+        known = holds.get(key)
+        gpu = _gpu_of(one)
+        holds[key] = Hold(
+            resource=fact.resource,
+            id=one,
+            gpu=gpu,
+            identity=identity_of(one),
+            numa=known.numa if known else numa.get(gpu, ()) if gpu else (),
+            since=known.since if known else event.wall,
+            grant=fact.number,
+            granted_at=event.at,
+        )
+    return replace(state, holds=holds, grants=max(state.grants, fact.number))
+
+
+def advertised(state: State, event: Event, fact: Advertised) -> State:
+    """A list went out: ids that Lists have lacked for more than 1 s may be asked of the checkpoint from now on."""
+    served = state.kubelet.plugins
+    resent = {
+        key: replace(hold, resent_at=event.at)
+        for key, hold in state.holds.items()
+        if hold.resent_at is None
+        and hold.lacked_at is not None
+        and event.at > hold.lacked_at + RESEND_AFTER
+        and (key.resource == fact.resource or key.resource not in served)
+    }
+    return replace(state, holds={**state.holds, **resent}) if resent else state
+
+
+def pods_listed(state: State, event: Event, fact: PodsListed) -> State:
+    holds: Holds = dict(state.holds)
+    pods = frozenset(pod.pod for pod in fact.pods)
+    shown: set[HoldKey] = set()
+    for pod in fact.pods:
+        for resource, one, numa in pod.devices:
+            key = HoldKey(resource, one)
+            if key in holds or _concerns(state, key):
+                shown.add(key)
+                holds[key] = _shown(state, event, holds.get(key), key, pod=pod.pod, numa=numa)
+    for key in [key for key in holds if key not in shown]:
+        hold = holds[key]
+        if hold.lacked_at is None:
+            hold = replace(hold, lacked_at=fact.asked_at)
+        left = _without_pod(state, hold, pods, fact.asked_at)
+        if left is None:
+            del holds[key]
+        else:
+            holds[key] = left
+    listed_at, known = fact.asked_at, state.books
+    books = replace(known, listed_at=listed_at, list_error="", pods=known.pods if known.pods == pods else pods)
+    state = faults.end(replace(state, books=books), "podresources.list")
+    return _nudge(_with(state, holds), event)
+
+
+def _without_pod(state: State, hold: Hold, pods: frozenset[PodRef], asked_at: float) -> Hold | None:
+    """Rule 2, for a hold that this List does not show; None: it ends."""
+    if hold.granted_at is not None or hold.pod is None:
+        return hold
+    if hold.pod in pods:
+        return hold if hold.pod_seen and hold.pod_gone_at is None else replace(hold, pod_seen=True, pod_gone_at=None)
+    if not hold.pod_seen and not hold.suspended:
+        return hold
+    if hold.pod_gone_at is None:
+        return replace(hold, pod_gone_at=asked_at)
+    wait = GONE_FOR if hold.pod_seen else LOST_BOOKS
+    return None if asked_at - hold.pod_gone_at >= wait else hold
+
+
+def list_failed(state: State, event: Event, fact: PodsListFailed) -> State:
+    books = state.books if state.books.list_error == fact.error else replace(state.books, list_error=fact.error)
+    return faults.begin(replace(state, books=books), event, "podresources.list", fact.error)
+
+
+def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
+    holds: Holds = dict(state.holds)
+    seen: dict[HoldKey, tuple[str, tuple[int, ...]]] = {}
+    for entry in fact.entries:
+        key = HoldKey(entry.resource, entry.id)
+        if key in holds or _concerns(state, key):
+            seen[key] = (entry.pod_uid, entry.numa)
+    for key, (uid, numa) in seen.items():
+        shown = _shown(state, event, holds.get(key), key, numa=numa)
+        holds[key] = replace(shown, pod_uid=uid, in_checkpoint=True, suspended=False)
+    _name_pods(holds, seen)
+    lost = _lost(state, seen)
+    for key in [key for key in holds if key not in seen]:
+        hold = replace(holds[key], suspended=True) if key in lost and holds[key].pod else holds[key]
+        if _ended(state, hold, fact.asked_at):
+            del holds[key]
+        elif hold is not holds[key]:
+            holds[key] = hold
+    books = replace(
+        state.books,
+        checkpoint_known=True,
+        checkpoint_error="",
+        checkpoint_life=state.kubelet.life,
+        checkpoint_ids=state.books.checkpoint_ids if state.books.checkpoint_ids == seen.keys() else frozenset(seen),
+    )
+    if books != state.books:
+        state = replace(state, books=books)
+    return _nudge(_with(faults.end(state, "checkpoint"), holds), event)
+
+
+def checkpoint_failed(state: State, event: Event, fact: CheckpointFailed) -> State:
+    """Missing or unreadable: a warning; holds then end by their pods alone (rule 2)."""
+    books = replace(state.books, checkpoint_known=True, checkpoint_error=fact.error)
+    if books != state.books:
+        state = replace(state, books=books)
+    return faults.begin(state, event, "checkpoint", fact.error)
+
+
+def _ended(state: State, hold: Hold, asked_at: float) -> bool:
+    """Rules 1 and 3, for a hold that this checkpoint does not show."""
+    if hold.granted_at is not None:
+        listed = state.books.list_error or (state.books.listed_at or 0.0) >= hold.granted_at + UNSHOWN_FOR
+        return bool(listed) and asked_at >= hold.granted_at + UNSHOWN_FOR
+    if hold.suspended or hold.lacked_at is None or hold.resent_at is None or asked_at <= hold.resent_at:
+        return False
+    # A pod that is listed while the books of this life never had its id: they were lost, not closed.
+    return hold.in_checkpoint or hold.pod is None or hold.pod not in state.books.pods
+
+
+def _lost(state: State, seen: Mapping[HoldKey, object]) -> frozenset[HoldKey]:
+    """Ids that the books of the kubelet's life before had and the first ones of this life lack."""
+    if state.books.checkpoint_life in (-1, state.kubelet.life):
+        return frozenset()
+    return frozenset(key for key in state.books.checkpoint_ids if key not in seen)
+
+
+def _name_pods(holds: Holds, seen: Mapping[HoldKey, tuple[str, tuple[int, ...]]]) -> None:
+    """Ids of one pod UID belong to one pod: a List names it for one of them (never for a plain init container's)."""
+    pods = {hold.pod_uid: hold.pod for hold in holds.values() if hold.pod_uid and hold.pod}
+    for key in seen:
+        hold = holds[key]
+        pod = pods.get(hold.pod_uid)
+        if pod is not None and hold.pod is None:
+            holds[key] = replace(hold, pod=pod, pod_seen=True)
+
+
+def _shown(
+    state: State, event: Event, known: Hold | None, key: HoldKey, *, numa: tuple[int, ...], pod: PodRef | None = None
+) -> Hold:
+    """The hold as the kubelet's books show it."""
+    if known is None:
+        known = Hold(
+            resource=key.resource,
+            id=key.id,
+            gpu=_gpu_of(key.id),
+            identity=identity_of(key.id),
+            since=event.wall,
+            ours=_served(state, key.resource),
+        )
+    numa = numa or known.numa
+    if pod is None:
+        if known.granted_at is None and known.numa == numa:
+            return known
+        return replace(known, granted_at=None, numa=numa)
+    shown = replace(
+        known, pod=pod, pod_seen=True, pod_gone_at=None, granted_at=None, lacked_at=None, resent_at=None, numa=numa
+    )
+    return known if shown == known else shown
+
+
+def _nudge(state: State, event: Event) -> State:
+    """Ask for lists to be sent again, unchanged, where a hold waits for its checkpoint to be rewritten."""
+    wanted: set[ResourceName] = set()
+    for key, hold in state.holds.items():
+        if not pending(state, hold) or hold.lacked_at is None or event.at <= hold.lacked_at + RESEND_AFTER:
+            continue
+        plugins = state.kubelet.plugins
+        resource = key.resource if key.resource in plugins else min(plugins, default=None)
+        nudge = state.nudges.get(resource) if resource is not None else None
+        fresh = nudge is None or nudge.at <= hold.lacked_at + RESEND_AFTER or event.at >= nudge.at + NUDGE_AGAIN
+        if resource is not None and fresh:
+            wanted.add(resource)
+    if not wanted:
+        return state
+    nudges = {name: Nudge(state.nudges[name].count + 1 if name in state.nudges else 1, event.at) for name in wanted}
+    return replace(state, nudges={**state.nudges, **nudges})
+
+
+def _concerns(state: State, key: HoldKey) -> bool:
+    """Whether an id in the kubelet's books is of a GPU of ours, or of a resource that we list."""
+    return parse_device_id(key.id) is not None or _served(state, key.resource)
+
+
+def _served(state: State, resource: ResourceName) -> bool:
+    planned = any(one.name == resource for one in state.plan.resources)
+    return planned or resource in state.kubelet.plugins
+
+
+def _gpu_of(one: DeviceId) -> GpuUuid | None:
+    ref = parse_device_id(one)
+    return None if ref is None else ref.gpu
+
+
+def _with(state: State, holds: Holds) -> State:
+    return state if holds == state.holds else replace(state, holds=holds)

@@ -1,0 +1,133 @@
+"""Facts about the kubelet and about our servers: up and down, registered, streams, what was sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reactor.events import (
+    Advertised,
+    DeadlinePassed,
+    Event,
+    KubeletDown,
+    KubeletUp,
+    PluginClosed,
+    PluginRegistered,
+    PluginServing,
+    PluginSocketGone,
+    StreamEnded,
+    StreamOpened,
+)
+from reactor.model.ids import ResourceName
+from reactor.reducer import holds
+from reactor.state import Plugin, State
+
+STREAM_WITHIN = 2.0
+"""Seconds after a Register that was accepted within which the kubelet opens its stream (spec/kubelet.md 4, rule d)."""
+_ENROLLED = "enrolled:"
+
+
+def up(state: State, event: Event, fact: KubeletUp) -> State:
+    """The kubelet accepts connections; another identity than the last one is a new life of it."""
+    known = state.kubelet
+    if known.identity == fact.identity and not known.doubted:
+        return state
+    new = fact.identity != known.last
+    kubelet = replace(
+        known,
+        identity=fact.identity,
+        last=fact.identity,
+        doubted=False,
+        up_at=event.at,
+        reason="",
+        life=known.life + 1 if new else known.life,
+    )
+    state = replace(state, kubelet=kubelet)
+    return holds.new_life(state) if new else state
+
+
+def down(state: State, fact: KubeletDown) -> State:
+    known = state.kubelet
+    if known.identity is None and known.reason == fact.reason:
+        return state
+    return replace(state, kubelet=replace(known, identity=None, doubted=False, up_at=None, reason=fact.reason))
+
+
+def serving(state: State, fact: PluginServing) -> State:
+    return _with_plugin(state, fact.resource, Plugin(socket=fact.socket))
+
+
+def closed(state: State, fact: PluginClosed) -> State:
+    if fact.resource not in state.kubelet.plugins:
+        return state
+    plugins = {name: plugin for name, plugin in state.kubelet.plugins.items() if name != fact.resource}
+    return replace(state, kubelet=replace(state.kubelet, plugins=plugins))
+
+
+def registered(state: State, event: Event, fact: PluginRegistered) -> State:
+    plugin = state.kubelet.plugins.get(fact.resource)
+    if plugin is None or plugin.socket != fact.socket:
+        return state
+    state = _with_plugin(state, fact.resource, replace(plugin, registered=fact.identity, registered_at=event.at))
+    if plugin.streams:
+        return state
+    due = event.at + STREAM_WITHIN
+    return replace(state, deadlines={**state.deadlines, _ENROLLED + fact.resource: due})
+
+
+def deadline(state: State, fact: DeadlinePassed) -> State:
+    """A Register that was accepted and brought no stream did nothing: it is done over, with another socket."""
+    if not fact.name.startswith(_ENROLLED):
+        return state
+    resource = ResourceName(fact.name.removeprefix(_ENROLLED))
+    plugin = state.kubelet.plugins.get(resource)
+    if plugin is None or plugin.streams or plugin.registered is None:
+        return state
+    return _with_plugin(state, resource, replace(plugin, registered=None, registered_at=None, spent=True))
+
+
+def stream_opened(state: State, fact: StreamOpened) -> State:
+    plugin = state.kubelet.plugins.get(fact.resource)
+    if plugin is None or plugin.socket != fact.socket or fact.stream in plugin.streams:
+        return state
+    return _with_plugin(state, fact.resource, replace(plugin, streams=plugin.streams | {fact.stream}))
+
+
+def stream_ended(state: State, fact: StreamEnded) -> State:
+    """The last stream of a resource ended: its registration is void and the kubelet is to be looked at."""
+    plugin = state.kubelet.plugins.get(fact.resource)
+    if plugin is None or fact.stream not in plugin.streams:
+        return state
+    left = plugin.streams - {fact.stream}
+    if left:
+        return _with_plugin(state, fact.resource, replace(plugin, streams=left))
+    state = _with_plugin(state, fact.resource, Plugin(socket=plugin.socket, spent=True))
+    if state.kubelet.identity is None:
+        return state
+    return replace(state, kubelet=replace(state.kubelet, doubted=True))
+
+
+def socket_gone(state: State, fact: PluginSocketGone) -> State:
+    plugin = state.kubelet.plugins.get(fact.resource)
+    if plugin is None or plugin.socket != fact.socket or plugin.spent:
+        return state
+    return _with_plugin(state, fact.resource, replace(plugin, spent=True))
+
+
+def advertised(state: State, event: Event, fact: Advertised) -> State:
+    plugin = state.kubelet.plugins.get(fact.resource)
+    if plugin is None or fact.stream not in plugin.streams:
+        return state
+    sent = replace(
+        plugin,
+        sent_revision=fact.revision,
+        sent_healthy=fact.healthy,
+        sent_unhealthy=fact.unhealthy,
+        sent_nudge=fact.nudge,
+        sent_at=event.at,
+    )
+    return _with_plugin(state, fact.resource, sent)
+
+
+def _with_plugin(state: State, resource: ResourceName, plugin: Plugin) -> State:
+    plugins = {**state.kubelet.plugins, resource: plugin}
+    return replace(state, kubelet=replace(state.kubelet, plugins=plugins))

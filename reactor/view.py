@@ -1,0 +1,224 @@
+"""State -> the Snapshot that is advertised and allocated from. Pure.
+
+Every planned id and every leaving id is listed. An id is Healthy only if its GPU has no condition, it is not withheld,
+was not refused for its own fault, and is wanted. Ids are unique over resources: one that is still listed elsewhere
+(renamed while held) is absent from its new resource until it is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from reactor.model.config import Config, DeviceListStrategy, HoldsPolicy
+from reactor.model.gpu import Gpu
+from reactor.model.hold import Hold, HoldKey
+from reactor.model.ids import DeviceId, GpuUuid, Identity, ResourceName, device_id, parse_device_id
+from reactor.model.snapshot import AnswerPolicy, Listed, Offer, Snapshot
+from reactor.plan import PlannedGroup, PlannedResource
+from reactor.state import Leaving, State
+
+SLICES = ("plan", "holds", "leaving", "refused", "conditions", "gpus", "nodes", "nudges", "grants", "books", "config")
+"""Parts of the state that a snapshot is made from."""
+
+Group = tuple[Listed, ...]
+
+
+def moved(before: State, after: State) -> bool:
+    """Whether a snapshot of ``after`` may differ from one of ``before``."""
+    return any(getattr(before, name) is not getattr(after, name) for name in SLICES) or _closing(before) != _closing(
+        after
+    )
+
+
+def snapshot(state: State, previous: Snapshot = Snapshot()) -> Snapshot:
+    """What the kubelet shall see now. An offer that did not change is the same object as in ``previous``."""
+    config = state.config.config
+    if config is None or not state.books.checkpoint_known:
+        return Snapshot(revision=state.revision, grants=state.grants)
+    lister = _Lister.of(state, config)
+    offers: dict[ResourceName, Offer] = {}
+    for name in sorted(lister.names()):
+        offer, known = lister.offer(name), previous.offers.get(name)
+        offers[name] = known if known is not None and replace(offer, revision=known.revision) == known else offer
+    return Snapshot(
+        revision=state.revision,
+        grants=state.grants,
+        offers=offers,
+        answers=answers(state, config),
+        guard=config.holds is HoldsPolicy.WAIT,
+    )
+
+
+def answers(state: State, config: Config) -> AnswerPolicy:
+    flags = config.flags
+    return AnswerPolicy(
+        envvar=DeviceListStrategy.ENVVAR in flags.device_list_strategy,
+        device_specs=flags.pass_device_specs,
+        dev_root=flags.dev_root,
+        nodes=state.nodes,
+        nodes_known=state.scanned_at is not None,
+    )
+
+
+def trouble(state: State, gpu: GpuUuid) -> str:
+    """Why a GPU's ids are not healthy, in a few words; empty if it has no condition."""
+    conditions = state.conditions.get(gpu, ())
+    return "; ".join(condition.message for condition in conditions[:2])
+
+
+def withheld(state: State, gpu: GpuUuid, identity: Identity) -> str:
+    """Why ids of ``identity`` of this GPU wait: a pod holds it under another one. Empty: nothing is in the way."""
+    if state.config.config is None or state.config.config.holds is HoldsPolicy.ALLOW:
+        return ""
+    return _conflict(identity, (hold for hold in state.holds.values() if hold.gpu == gpu))
+
+
+def waiting(state: State) -> bool:
+    """Whether anything waits for a pod to let go of an id: leaving ids that are held, and withheld GPUs."""
+    planned = {group.gpu: group.replicas for resource in state.plan.resources for group in resource.groups}
+    for key, hold in state.holds.items():
+        if key in state.leaving:
+            return True
+        if hold.gpu in planned and hold.identity is not (Identity.SHARED if planned[hold.gpu] else Identity.WHOLE):
+            return True
+    return False
+
+
+def _conflict(identity: Identity, holds: Iterable[Hold]) -> str:
+    for hold in holds:
+        if hold.identity is not identity:
+            who = f"pod {hold.pod}" if hold.pod else f"a pod ({hold.resource} {hold.id})"
+            kind = "whole" if hold.identity is Identity.WHOLE else "in shares"
+            return f"the GPU is held {kind} by {who} until that ends"
+    return ""
+
+
+def _closing(state: State) -> frozenset[ResourceName]:
+    """Resources that nothing is planned in any more while the kubelet was last told of ids: they owe an empty list."""
+    planned = {resource.name for resource in state.plan.resources}
+    return frozenset(
+        name
+        for name, plugin in state.kubelet.plugins.items()
+        if name not in planned and plugin.streams and plugin.sent_healthy + plugin.sent_unhealthy > 0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lister:
+    """The parts of one state, looked up by GPU and by resource."""
+
+    state: State
+    planned: Mapping[ResourceName, PlannedResource]
+    gpus: Mapping[GpuUuid, Gpu]
+    holds: Mapping[GpuUuid, list[Hold]]
+    leaving: Mapping[ResourceName, list[tuple[HoldKey, Leaving]]]
+    elsewhere: Mapping[DeviceId, ResourceName]
+    """Where each held or leaving id is listed: it is in no other resource meanwhile."""
+    refused: Mapping[GpuUuid, list[HoldKey]]
+    wait: bool
+
+    @classmethod
+    def of(cls, state: State, config: Config) -> _Lister:
+        holds: dict[GpuUuid, list[Hold]] = {}
+        for hold in state.holds.values():
+            if hold.gpu is not None:
+                holds.setdefault(hold.gpu, []).append(hold)
+        leaving: dict[ResourceName, list[tuple[HoldKey, Leaving]]] = {}
+        for key, leave in state.leaving.items():
+            leaving.setdefault(key.resource, []).append((key, leave))
+        refused: dict[GpuUuid, list[HoldKey]] = {}
+        for key in state.refused:
+            ref = parse_device_id(key.id)
+            if ref is not None:
+                refused.setdefault(ref.gpu, []).append(key)
+        return cls(
+            state=state,
+            planned={resource.name: resource for resource in state.plan.resources},
+            gpus={gpu.uuid: gpu for gpu in state.gpus},
+            holds=holds,
+            leaving=leaving,
+            elsewhere={key.id: key.resource for key in (*state.holds, *state.leaving)},
+            refused=refused,
+            wait=config.holds is HoldsPolicy.WAIT,
+        )
+
+    def names(self) -> set[ResourceName]:
+        return {*self.planned, *self.leaving, *_closing(self.state)}
+
+    def offer(self, name: ResourceName) -> Offer:
+        resource = self.planned.get(name)
+        groups = [self._planned(name, group) for group in resource.groups] if resource else []
+        groups += self._tombstones(name)
+        listed = tuple(group for group in groups if group)
+        nudge = self.state.nudges.get(name)
+        return Offer(
+            resource=name,
+            groups=listed,
+            revision=self.state.revision,
+            single=resource.single if resource else False,
+            nudge=nudge.count if nudge else 0,
+            topology=bool(listed) and all(one.numa for group in listed for one in group),
+            by_id={one.id: one for group in listed for one in group},
+        )
+
+    def _planned(self, name: ResourceName, group: PlannedGroup) -> Group:
+        gpu = self.gpus[group.gpu]
+        identity = Identity.SHARED if group.replicas else Identity.WHOLE
+        reason = trouble(self.state, gpu.uuid)
+        if not reason and self.wait:
+            reason = _conflict(identity, self.holds.get(gpu.uuid, ()))
+        numa = () if gpu.numa is None else (gpu.numa,)
+        listed = _expand(gpu.uuid, gpu.index, gpu.minor, group.replicas, reason, numa)
+        return self._without_strays(name, gpu.uuid, listed)
+
+    def _without_strays(self, name: ResourceName, gpu: GpuUuid, listed: Group) -> Group:
+        """Leave out ids that another resource still lists; mark those that were refused for their own fault."""
+        faulty = {key.id: self.state.refused[key] for key in self.refused.get(gpu, ()) if key.resource == name}
+        if not faulty and (not self.elsewhere or all(self.elsewhere.get(one.id, name) == name for one in listed)):
+            return listed
+        return tuple(
+            replace(one, healthy=False, reason=faulty[one.id]) if one.id in faulty and one.healthy else one
+            for one in listed
+            if self.elsewhere.get(one.id, name) == name
+        )
+
+    def _tombstones(self, name: ResourceName) -> list[Group]:
+        groups: dict[GpuUuid | None, list[Listed]] = {}
+        for key, leave in sorted(self.leaving.get(name, ()), key=lambda pair: pair[0].id):
+            gpu = self.gpus.get(leave.gpu) if leave.gpu else None
+            hold = self.state.holds.get(key)
+            held = f" and is held by pod {hold.pod}" if hold and hold.pod else " and is held" if hold else ""
+            ref = parse_device_id(key.id)
+            numa = leave.numa or ((gpu.numa,) if gpu and gpu.numa is not None else ())
+            one = Listed(
+                id=key.id,
+                gpu=leave.gpu,
+                index=gpu.index if gpu else None,
+                minor=gpu.minor if gpu else None,
+                share=ref.share if ref else None,
+                healthy=False,
+                reason=f"{leave.reason}{held}",
+                numa=numa,
+            )
+            groups.setdefault(leave.gpu, []).append(one)
+        return [tuple(group) for group in groups.values()]
+
+
+@lru_cache(maxsize=1024)
+def _expand(gpu: GpuUuid, index: int, minor: int, replicas: int, reason: str, numa: tuple[int, ...]) -> Group:
+    """All ids of one GPU in one resource. Cached: the same question gives the same object."""
+    return tuple(
+        Listed(
+            id=device_id(gpu, share),
+            gpu=gpu,
+            index=index,
+            minor=minor,
+            share=share,
+            healthy=not reason,
+            reason=reason,
+            numa=numa,
+        )
+        for share in (range(replicas) if replicas else (None,))
+    )
