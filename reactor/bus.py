@@ -108,13 +108,13 @@ class Bus:
         recorder: Recorder,
         clock: Callable[[], float] = trio.current_time,
         wall: Callable[[], float] = time.time,
-        state: State = State(),
+        state: State | None = None,
     ) -> None:
         self._handlers = tuple(handlers)
         self._recorder = recorder
         self._clock = clock
         self._wall = wall
-        self._state = state
+        self._state = state or State()
         self._seq = 0
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._nursery: trio.Nursery | None = None
@@ -230,7 +230,7 @@ class Bus:
         await trio.sleep(max(0.0, begun + min(FLOOR, delay) - self._clock()))
 
     def _delay(self, attempts: int, ceiling: float) -> float:
-        return min(ceiling, FLOOR * 2 ** min(attempts - 1, 16)) * self._random.uniform(0.8, 1.0)
+        return min(ceiling, FLOOR * 2.0 ** min(attempts - 1, 16)) * self._random.uniform(0.8, 1.0)
 
     # ------------------------------------------------------------ the runner without a scheduler
 

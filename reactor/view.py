@@ -19,20 +19,18 @@ from reactor.model.snapshot import AnswerPolicy, Listed, Offer, Snapshot
 from reactor.plan import PlannedGroup, PlannedResource
 from reactor.state import Leaving, State
 
-SLICES = ("plan", "holds", "leaving", "refused", "conditions", "gpus", "nodes", "nudges", "grants", "books", "config")
-"""Parts of the state that a snapshot is made from."""
+NOTHING = Snapshot()
 
 Group = tuple[Listed, ...]
 
 
 def moved(before: State, after: State) -> bool:
     """Whether a snapshot of ``after`` may differ from one of ``before``."""
-    return any(getattr(before, name) is not getattr(after, name) for name in SLICES) or _closing(before) != _closing(
-        after
-    )
+    pairs = zip(_inputs(before), _inputs(after), strict=True)
+    return any(one is not other for one, other in pairs) or _closing(before) != _closing(after)
 
 
-def snapshot(state: State, previous: Snapshot = Snapshot()) -> Snapshot:
+def snapshot(state: State, previous: Snapshot = NOTHING) -> Snapshot:
     """What the kubelet shall see now. An offer that did not change is the same object as in ``previous``."""
     config = state.config.config
     if config is None or not state.books.checkpoint_known:
@@ -84,6 +82,22 @@ def waiting(state: State) -> bool:
         if hold.gpu in planned and hold.identity is not (Identity.SHARED if planned[hold.gpu] else Identity.WHOLE):
             return True
     return False
+
+
+def _inputs(state: State) -> tuple[object, ...]:
+    """The parts of the state that a snapshot is made from."""
+    return (
+        state.plan,
+        state.holds,
+        state.leaving,
+        state.refused,
+        state.conditions,
+        state.gpus,
+        state.nodes,
+        state.nudges,
+        state.books.checkpoint_known,
+        state.config.config,
+    )
 
 
 def _conflict(identity: Identity, holds: Iterable[Hold]) -> str:

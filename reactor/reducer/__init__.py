@@ -68,7 +68,7 @@ def reduce(state: State, event: e.Event) -> State:
     return leaving.settle(state, _branch(state, event, fact), event)
 
 
-def _branch(state: State, event: e.Event, fact: Known) -> State:  # noqa: PLR0911, PLR0912 - one line a fact
+def _branch(state: State, event: e.Event, fact: Known) -> State:
     match fact:
         case e.AgentStarted():
             return _started(state, event, fact)
@@ -115,9 +115,7 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:  # noqa: PLR091
         case e.StreamEnded():
             return kubelet.stream_ended(state, fact)
         case e.Advertised():
-            return holds.advertised(
-                leaving.advertised(kubelet.advertised(state, event, fact), event, fact), event, fact
-            )
+            return _advertised(state, event, fact)
         case e.Granted():
             return holds.granted(state, event, fact)
         case e.Refused():
@@ -142,6 +140,11 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:  # noqa: PLR091
             return end(state, f"source.{fact.source}")
         case _:
             assert_never(fact)
+
+
+def _advertised(state: State, event: e.Event, fact: e.Advertised) -> State:
+    state = kubelet.advertised(state, event, fact)
+    return holds.advertised(leaving.advertised(state, event, fact), event, fact)
 
 
 def _handler_fault(fact: e.HandlerFailed | e.HandlerRecovered) -> str:

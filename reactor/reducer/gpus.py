@@ -16,7 +16,7 @@ from reactor.events import (
     RecoveryActionChanged,
     XidReported,
 )
-from reactor.model.condition import Condition
+from reactor.model.condition import Condition, FaultClass
 from reactor.model.gpu import DriverState, FailureKind, Gpu, GpuFailure, Inventory
 from reactor.model.ids import GpuUuid
 from reactor.reducer import faults
@@ -220,7 +220,7 @@ def _driver(state: State, event: Event, now: DriverState, error: str, inventory:
 def _deadlines(state: State, event: Event) -> State:
     """When to scan again: soon while something is missing, at the end of a quiet time, else after the resync time."""
     missing = state.driver.state is not DriverState.READY or any(
-        condition.fault is rules.FaultClass.UNREACHABLE for found in state.conditions.values() for condition in found
+        condition.fault is FaultClass.UNREACHABLE for found in state.conditions.values() for condition in found
     )
     deadlines = dict(state.deadlines)
     if isinstance(event.fact, InventoryTaken | InventoryFailed):

@@ -193,7 +193,7 @@ def _name_pods(holds: Holds, seen: Mapping[HoldKey, tuple[str, tuple[int, ...]]]
     pods = {hold.pod_uid: hold.pod for hold in holds.values() if hold.pod_uid and hold.pod}
     for key in seen:
         hold = holds[key]
-        pod = pods.get(hold.pod_uid)
+        pod = pods.get(hold.pod_uid or "")
         if pod is not None and hold.pod is None:
             holds[key] = replace(hold, pod=pod, pod_seen=True)
 
