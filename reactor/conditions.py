@@ -16,16 +16,17 @@ All of that is looked at only when a scan got an answer from this GPU through it
 mended while it does not answer (HLT-05), and nothing lifts while the driver asks for an action.
 
 Which XID is of which class is the table "Ours" of spec/pains.md 1a; a ``Policy`` overrides it.
+``Policy.ignore_all`` covers ECC events and recovery actions too. That a GPU does not answer is overruled by nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from reactor.model.condition import WHOLE_GPU, Condition, FaultClass, Placement, XidClass
+from reactor.model.condition import WHOLE_GPU, Condition, FaultClass, Placement, Policy, XidClass
 from reactor.model.gpu import FailureKind, Gpu, RecoveryAction
 from reactor.model.ids import GpuUuid, PciAddress
 
@@ -94,37 +95,23 @@ _REMEDIES = {
 # ---------------------------------------------------------------- policy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What the operator changes of the rules. The environment goes before the config, a number before a class."""
+def policy_from_environment(pairs: Iterable[tuple[str, str]]) -> Policy | tuple[str, ...]:
+    """Read DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS; or what is wrong with them, a text for each fault.
 
-    by_number: Mapping[int, XidClass] = field(default_factory=dict)
-    by_class: Mapping[XidClass, XidClass] = field(default_factory=dict)
-    """Class of the table -> class in force."""
-    disabled: frozenset[int] = frozenset()
-    enabled: frozenset[int] = frozenset()
-    disable_all: bool = False
-    """No XID, ECC event or recovery action condemns. A GPU that does not answer is Unhealthy all the same."""
-    enable_all: bool = False
-    quiet_unknown: float = 60.0
-    """Seconds without new evidence."""
-    quiet_unreachable: float = 5.0
-    relapse_limit: int = 3
-    relapse_window: float = 24 * 3600.0
-
-    @classmethod
-    def from_environment(cls, pairs: Iterable[tuple[str, str]]) -> Policy | tuple[str, ...]:
-        """Read DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS; or what is wrong with them, a text for each fault.
-
-        Upstream ignores a malformed token and takes 0 for "all"; here both are refused, and so are numbers beside
-        ``all``, which they would add nothing to (CFG-37).
-        """
-        values = dict(pairs)
-        disabled, disable_all, problems = _tokens("DP_DISABLE_HEALTHCHECKS", values)
-        enabled, enable_all, more = _tokens("DP_ENABLE_HEALTHCHECKS", values)
-        if problems or more:
-            return (*problems, *more)
-        return cls(disabled=disabled, enabled=enabled, disable_all=disable_all, enable_all=enable_all)
+    Upstream ignores a malformed token and takes 0 for "all"; here both are refused, and so are numbers beside ``all``,
+    which they would add nothing to (CFG-37).
+    """
+    values = dict(pairs)
+    disabled, disable_all, problems = _tokens("DP_DISABLE_HEALTHCHECKS", values)
+    enabled, enable_all, more = _tokens("DP_ENABLE_HEALTHCHECKS", values)
+    if problems or more:
+        return (*problems, *more)
+    return Policy(
+        overrides=tuple((xid, XidClass.IGNORE) for xid in sorted(disabled)),
+        unhealthy=enabled,
+        ignore_all=disable_all,
+        unhealthy_all=enable_all,
+    )
 
 
 def _tokens(name: str, values: Mapping[str, str]) -> tuple[frozenset[int], bool, tuple[str, ...]]:
@@ -148,14 +135,15 @@ def _tokens(name: str, values: Mapping[str, str]) -> tuple[frozenset[int], bool,
 
 
 def classify(policy: Policy, xid: int) -> XidClass:
-    """The class in force. Enabled: Unhealthy, by the class of the config or the table if that is one, else unknown."""
+    """The class in force: what is to be Unhealthy goes before what is to be ignored, both before other overrides.
+
+    That is upstream's order. ``unhealthy`` alone says nothing about what lifts the fault, which the table then does.
+    """
     own = _CLASS_OF.get(xid, XidClass.UNKNOWN)
-    configured = policy.by_number.get(xid) or policy.by_class.get(own, own)
-    if policy.enable_all or xid in policy.enabled:
-        return configured if configured in _FAULTS else XidClass.UNKNOWN
-    if policy.disable_all or xid in policy.disabled:
-        return XidClass.IGNORE
-    return configured
+    given = dict(policy.overrides).get(xid, own)
+    if policy.unhealthy_all or xid in policy.unhealthy:
+        return next((one for one in (given, own) if one in _FAULTS), XidClass.UNKNOWN)
+    return XidClass.IGNORE if policy.ignore_all else given
 
 
 # ---------------------------------------------------------------- judging
@@ -217,7 +205,7 @@ def judge_action(
     policy: Policy, action: RecoveryAction | None, wall: float, boot: str, synthetic: bool = False
 ) -> Condition | None:
     """What the driver asks for, on a GPU that nothing else is known against. DRAIN_P2P condemns nobody."""
-    if not _asks(action) or policy.disable_all:
+    if not _asks(action) or (policy.ignore_all and not policy.unhealthy_all):
         return None
     reboot = action is RecoveryAction.REBOOT
     return Condition(
@@ -284,7 +272,7 @@ def _fold(known: Condition, new: Condition) -> Condition:
 
 def relapsed(policy: Policy, lifted_at: Iterable[float], wall: float) -> bool:
     """Whether a fault now is the third relapse in 24 hours, given when the GPU's earlier conditions were lifted."""
-    return sum(wall - at <= policy.relapse_window for at in lifted_at) >= policy.relapse_limit
+    return sum(wall - at <= policy.window for at in lifted_at) >= policy.relapses
 
 
 # ---------------------------------------------------------------- lifting
