@@ -1,0 +1,86 @@
+"""Which connection belongs to which resource: the plugin client registry, before and from 1.37.
+
+Up to 1.36 there is one place for each resource. A second Register takes it while the first connection lives on, and
+whichever connection ends first takes down the one in the place; a failed Register empties the place, so that the end
+of an older connection goes unnoticed. From 1.37 connections are told apart by their socket, and a Register for one
+that is still thought alive is answered OK without anything being done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from reactor.simulate.kubelet import texts
+from reactor.simulate.kubelet.devices import Connected, DeviceManager
+from reactor.simulate.kubelet.plugin import Endpoint, Options
+
+
+class RegisterError(Exception):
+    """Register is refused with code Unknown and this text."""
+
+
+def check(version: str, resource: str) -> None:
+    """What the kubelet checks before it dials back."""
+    if version != texts.SUPPORTED:
+        raise RegisterError(texts.wrong_version(version))
+    if not texts.valid_resource(resource):
+        raise RegisterError(texts.invalid_resource(resource))
+
+
+class Hangup(Protocol):
+    def __call__(self) -> None:
+        """Close the kubelet's side of the connection. May be called more than once."""
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """One connection to a plugin's socket."""
+
+    resource: str
+    socket: str
+    endpoint: Endpoint
+    hang_up: Hangup
+    connected: Connected | None = None
+
+
+@dataclass(slots=True)
+class Registry:
+    manager: DeviceManager
+    clients: dict[tuple[str, str], Client] = field(default_factory=dict)
+
+    def _key(self, resource: str, socket: str) -> tuple[str, str]:
+        return (resource, socket) if self.manager.version.many_endpoints else (resource, "")
+
+    def begin(self, client: Client) -> bool:
+        """A Register came in. False: this pair is thought to be alive, so answer OK and do nothing (1.37 on)."""
+        key = self._key(client.resource, client.socket)
+        if self.manager.version.many_endpoints and key in self.clients:
+            return False
+        self.clients[key] = client
+        return True
+
+    def failed(self, client: Client) -> None:
+        """The dial-back or the options call failed. Up to 1.36 whoever has the place by now is forgotten too."""
+        key = self._key(client.resource, client.socket)
+        if not self.manager.version.many_endpoints or self.clients.get(key) is client:
+            self.clients.pop(key, None)
+        if self.manager.version.many_endpoints:
+            client.hang_up()
+
+    def connected(self, client: Client, options: Options) -> None:
+        client.connected = self.manager.connect(client.resource, client.endpoint, options)
+
+    def ended(self, client: Client) -> None:
+        """The ListAndWatch of a connection ended, by whichever side."""
+        key = self._key(client.resource, client.socket)
+        if self.manager.version.many_endpoints:
+            if self.clients.get(key) is client:
+                del self.clients[key]
+            client.hang_up()
+            self.manager.disconnect(client.resource, client.connected)
+            return
+        current = self.clients.pop(key, None)
+        if current is not None:
+            current.hang_up()
+            self.manager.disconnect(client.resource)
