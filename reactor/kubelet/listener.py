@@ -1,0 +1,127 @@
+"""A gRPC server on a unix socket that really ends: asyncio side.
+
+grpclib's own stop leaves the accepted connections open: on Python 3.11 the kubelet sees nothing at all and keeps the
+plugin for running, on 3.13 the stop waits for the kubelet, which never hangs up. So connections are kept track of here
+and ended one by one: GOAWAY, close, and abort for a peer that does not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from grpclib.config import Configuration
+from grpclib.protocol import AbstractHandler, H2Protocol
+from grpclib.server import Server
+from h2.config import H2Configuration
+from h2.exceptions import ProtocolError
+
+from reactor.kubelet._pb.deviceplugin_grpc import DevicePluginBase
+
+_BACKLOG = 128
+
+
+class _Connection(H2Protocol):
+    """One accepted connection, in the set ``live`` from its beginning to its end."""
+
+    def __init__(
+        self, handler: AbstractHandler, config: Configuration, h2_config: H2Configuration, live: set[_Connection]
+    ) -> None:
+        super().__init__(handler, config, h2_config)
+        self._live = live
+        self._transport: asyncio.Transport | None = None
+        self.lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if isinstance(transport, asyncio.Transport):
+            self._transport = transport
+            self._live.add(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._live.discard(self)
+        self.lost.set()
+        super().connection_lost(exc)
+
+    def part(self) -> None:
+        """Say GOAWAY and close once it is written."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        with suppress(ProtocolError):  # the peer broke the protocol before: it gets no farewell
+            self.connection._connection.close_connection()
+            self.connection.flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _TrackingServer(Server):
+    def __init__(self, service: DevicePluginBase) -> None:
+        super().__init__([service])
+        self.live: set[_Connection] = set()
+
+    def _protocol_factory(self) -> H2Protocol:
+        plain = super()._protocol_factory()
+        return _Connection(plain.handler, plain.config, plain.h2_config, self.live)
+
+
+class Listener:
+    """One service on one socket path. ``start`` and ``stop`` are called once each."""
+
+    def __init__(self, service: DevicePluginBase, path: str) -> None:
+        self.path = path
+        self._server = _TrackingServer(service)
+        self._identity: tuple[int, int] | None = None
+
+    @property
+    def connections(self) -> int:
+        return len(self._server.live)
+
+    async def start(self) -> None:
+        """Bind and listen. The path must be free: names are never used twice."""
+        # Bound here and not by asyncio, which would unlink the path at close on 3.13, whoever it belongs to by then.
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            sock.bind(self.path)
+            self._identity = _identity(self.path)
+            await self._server.start(sock=sock, backlog=_BACKLOG)
+        except (OSError, asyncio.CancelledError):
+            sock.close()
+            self._unlink()
+            raise
+
+    async def stop(self, patience: float = 0.3) -> None:
+        """End every connection so that the peer sees it, then remove the socket file if it is still this one."""
+        self._server.close()
+        self._unlink()
+        await self._end_connections(_Connection.part, patience)
+        await self._end_connections(_Connection.abort, patience)
+        await self._server.wait_closed()
+
+    async def _end_connections(self, how: Callable[[_Connection], None], patience: float) -> None:
+        live = tuple(self._server.live)
+        for connection in live:
+            how(connection)
+        if live:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    for connection in live:
+                        await connection.lost.wait()
+
+    def _unlink(self) -> None:
+        if self._identity is not None and _identity(self.path) == self._identity:
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        stat = os.lstat(path)
+    except OSError:
+        return None
+    return (stat.st_ino, stat.st_ctime_ns)

@@ -1,0 +1,98 @@
+"""One resource's DevicePlugin service on the asyncio side: gRPC in front of the desk."""
+
+from __future__ import annotations
+
+import asyncio
+
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import GRPCError
+from grpclib.server import Stream
+
+from reactor.kubelet._pb import deviceplugin_pb2 as pb
+from reactor.kubelet._pb.deviceplugin_grpc import DevicePluginBase
+from reactor.kubelet.desk import Desk
+from reactor.kubelet.encode import EncodedList, ListEncoder
+from reactor.model.ids import ResourceName
+from reactor.model.kubelet import Answer, Refusal
+
+_LONGEST_MESSAGE = 1000
+"""Characters of a refusal: it becomes an HTTP/2 header and part of the pod's status."""
+
+
+class PluginService(DevicePluginBase):
+    def __init__(self, desk: Desk, resource: ResourceName, socket: str) -> None:
+        self._desk = desk
+        self._resource = resource
+        self._socket = socket
+        self._encoder = ListEncoder()
+
+    def __mapping__(self) -> dict[str, Handler]:
+        watch = Handler(self.watch, Cardinality.UNARY_STREAM, pb.Empty, EncodedList)
+        return {**super().__mapping__(), "/v1beta1.DevicePlugin/ListAndWatch": watch}
+
+    async def GetDevicePluginOptions(self, stream: Stream[pb.Empty, pb.DevicePluginOptions]) -> None:  # noqa: N802
+        await stream.recv_message()
+        await stream.send_message(pb.DevicePluginOptions(get_preferred_allocation_available=True))
+
+    async def ListAndWatch(self, stream: Stream[pb.Empty, pb.ListAndWatchResponse]) -> None:  # noqa: N802
+        raise GRPCError(Status.UNIMPLEMENTED)  # never mapped: watch() takes its path, with encoded messages
+
+    async def watch(self, stream: Stream[pb.Empty, EncodedList]) -> None:
+        """Send the list in force, then each newer one; ends with the stream, and only this stream, when a send fails.
+
+        While a reader is slow, what it misses is replaced: it gets the newest list when it reads again.
+        """
+        await stream.recv_message()
+        changed = asyncio.Event()
+        feed = self._desk.open(self._resource, self._socket, changed.set)
+        try:
+            while True:
+                offer = feed.take()
+                if offer is None:
+                    changed.clear()
+                    await changed.wait()
+                    continue
+                encoded = self._encoder.encode(offer)
+                await stream.send_message(encoded)
+                feed.sent(offer, len(encoded.data))
+        finally:
+            feed.close()
+
+    async def Allocate(self, stream: Stream[pb.AllocateRequest, pb.AllocateResponse]) -> None:  # noqa: N802
+        request = await stream.recv_message()
+        asked = () if request is None else tuple(tuple(one.devices_ids) for one in request.container_requests)
+        outcome = self._desk.allocate(self._resource, asked)
+        if isinstance(outcome, Refusal):
+            # Told apart for whoever reads the pod's status: the device's fault, or the request's.
+            status = Status.FAILED_PRECONDITION if outcome.faulty else Status.INVALID_ARGUMENT
+            raise GRPCError(status, outcome.message[:_LONGEST_MESSAGE])
+        await stream.send_message(pb.AllocateResponse(container_responses=[_container(one) for one in outcome]))
+
+    async def GetPreferredAllocation(  # noqa: N802
+        self, stream: Stream[pb.PreferredAllocationRequest, pb.PreferredAllocationResponse]
+    ) -> None:
+        request = await stream.recv_message()
+        reply = pb.PreferredAllocationResponse()
+        for one in () if request is None else request.container_requests:
+            chosen = self._desk.preferred(
+                self._resource, tuple(one.available_deviceIDs), tuple(one.must_include_deviceIDs), one.allocation_size
+            )
+            reply.container_responses.add(deviceIDs=chosen)
+        await stream.send_message(reply)
+
+    async def PreStartContainer(  # noqa: N802
+        self, stream: Stream[pb.PreStartContainerRequest, pb.PreStartContainerResponse]
+    ) -> None:
+        """Not asked for by our options; answered all the same."""
+        await stream.recv_message()
+        await stream.send_message(pb.PreStartContainerResponse())
+
+
+def _container(answer: Answer) -> pb.ContainerAllocateResponse:
+    return pb.ContainerAllocateResponse(
+        envs=dict(answer.envs),
+        devices=[
+            pb.DeviceSpec(container_path=inside, host_path=outside, permissions=permissions)
+            for inside, outside, permissions in answer.devices
+        ],
+    )
