@@ -1,0 +1,52 @@
+"""The kubelet's probes, on a listener of their own so that nobody else can crowd them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import trio
+
+from reactor.events import Fact
+from reactor.state import State
+from reactor.status.address import parse_listen
+from reactor.status.healthz import why_dead
+from reactor.status.http import Handler, Reply, Request, say, serve
+from reactor.status.listen import bind_patiently, bind_tcp
+from reactor.status.ready import why_unready
+
+
+def answer_probes(state: Callable[[], State], loops: Callable[[], Mapping[str, float]]) -> Handler:
+    """/healthz (/livez is the same) and /readyz; a failing one says why in its body."""
+
+    def answer(request: Request) -> Reply:
+        match request.path:
+            case "/healthz" | "/livez":
+                reasons = why_dead(loops())
+            case "/readyz":
+                reasons = why_unready(state())
+            case _:
+                return say(404, "there are /healthz, /livez and /readyz")
+        return say(503, "\n".join(reasons)) if reasons else say(200, "ok")
+
+    return answer
+
+
+async def serve_probes(
+    listen: str,
+    *,
+    state: Callable[[], State],
+    loops: Callable[[], Mapping[str, float]],
+    publish: Callable[[Fact], None],
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Answer probes on host:port until cancelled; an empty ``listen`` is no listener.
+
+    ``loops`` tells the seconds since the last turn of each loop. A port that is taken is published as a failed source
+    and tried again.
+    """
+    if not listen:
+        task_status.started()
+        return
+    host, port = parse_listen(listen)
+    listeners = await bind_patiently("probes", lambda: bind_tcp(host, port), publish, task_status)
+    await serve(answer_probes(state, loops), listeners)
