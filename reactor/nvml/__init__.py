@@ -1,7 +1,8 @@
-"""NVML, in three parts: calls (``library``, ``watch``), the child that makes them (``worker``), the trio side (``client``).
+"""NVML: the calls (``library``, ``watch``), the child that makes them (``worker``), the trio side (``client``).
 
-``Nvml`` is what the rest of the agent sees; ``NvmlClient`` runs the child, ``DirectNvml`` makes the calls in place, over
-simulated functions. The worker imports this package too and must stay lean, so a name is imported when it is asked for.
+``Nvml`` is what the rest of the agent sees. ``NvmlClient`` runs the child, ``DirectNvml`` makes the calls in place,
+over simulated functions. The worker imports this package too and must stay lean, so a name is imported when it
+is asked for.
 """
 
 from __future__ import annotations
