@@ -1,0 +1,187 @@
+"""Text -> the typed ``Config``, or every problem of the text at once."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from reactor.config import values
+from reactor.config.document import MapNode, Node, ScalarNode, load
+from reactor.config.problems import Problems
+from reactor.config.read import Reader, describe
+from reactor.config.schema import File, FileFlags, Replicated, Sharing
+from reactor.config.unserved import unserved
+from reactor.model.config import (
+    Config,
+    ConfigProblem,
+    DeviceListStrategy,
+    DeviceSelector,
+    Flags,
+    ResourcePattern,
+    SharedResource,
+    TimeSlicing,
+)
+from reactor.model.ids import ResourceName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    config: Config
+    digest: str
+    """Of the bytes, SHA-256 in hex."""
+    text: str
+    """As it was read: encoded again it is the same bytes."""
+    path: str
+    notes: tuple[str, ...] = ()
+    """What people should know of a text that is all right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    digest: str
+    path: str
+    problems: tuple[ConfigProblem, ...]
+    """In the order of the text, at least one."""
+
+
+def parse(data: bytes, *, path: str) -> Accepted | Rejected:
+    """Read one config text; ``path`` is where it came from and is only passed on. Any bytes give one of the two."""
+    digest = hashlib.sha256(data).hexdigest()
+    problems = Problems()
+    text, root = load(data, problems)
+    if not problems and _is_empty(root):
+        return Accepted(
+            config=Config(),
+            digest=digest,
+            text=text,
+            path=path,
+            notes=("the file is empty: the defaults are in force",),
+        )
+    if root is not None:
+        file = _read(root, problems)
+        if not problems and file is not None:
+            return Accepted(config=_config(file), digest=digest, text=text, path=path)
+    return Rejected(digest=digest, path=path, problems=problems.sorted())
+
+
+def _is_empty(root: Node | None) -> bool:
+    return root is None or (isinstance(root, ScalarNode) and root.value is None)
+
+
+def _read(root: Node, problems: Problems) -> File | None:
+    if not isinstance(root, MapNode):
+        keys = ", ".join(field.encode_name for field in msgspec.structs.fields(File))
+        problems.add(root.mark, "", f"the file must be a mapping of {keys}; got {describe(root)}")
+        return None
+    if _is_manifest(root):
+        problems.add(
+            root.mark,
+            "",
+            "this is a whole Kubernetes manifest, not a config: mount what stands under a key of its data",
+        )
+        return None
+    reader = Reader(problems)
+    file = msgspec.convert(reader.file(root), File)
+    for name, sharing in (("timeSlicing", file.sharing.time_slicing), ("mps", file.sharing.mps)):
+        if sharing is not None:
+            _check_sharing(sharing, f"sharing.{name}", reader)
+    if {"sharing.timeSlicing", "sharing.mps"} <= reader.marks.keys():
+        problems.add(reader.marks["sharing.mps"], "sharing.mps", "timeSlicing and mps exclude each other: keep one")
+    return file
+
+
+def _is_manifest(root: MapNode) -> bool:
+    return {"apiVersion", "kind"} <= root.entries.keys() or {"data", "metadata"} <= root.entries.keys()
+
+
+def _check_sharing(sharing: Sharing, path: str, reader: Reader) -> None:
+    """The rules that span several values: doubled resources, and names as they come out of a renaming."""
+    indexes = reader.kept[f"{path}.resources"]
+    entries = list(zip(indexes, sharing.resources, strict=True))
+    for index, entry in entries:
+        final = _final_name(entry, sharing)
+        wrong = None if final is None else values.check_final_name(final)
+        if wrong is not None:
+            where = f"{path}.resources[{index}].name"
+            reader.problems.add(reader.marks[where], where, f"with .shared appended: {wrong}")
+    earlier: dict[ResourceName, list[tuple[int, DeviceSelector]]] = {}
+    for index, entry in entries:
+        selector = values.selector(entry.devices)
+        others = earlier.setdefault(values.full_name(entry.name), [])
+        first = next((other for other, devices in others if values.overlap(devices, selector)), None)
+        if first is not None:
+            where = f"{path}.resources[{index}].name"
+            line = reader.marks[f"{path}.resources[{first}].name"].line
+            reader.problems.add(reader.marks[where], where, _doubled(entry, first, line))
+        others.append((index, selector))
+
+
+def _doubled(entry: Replicated, first: int, line: int) -> str:
+    name = values.full_name(entry.name)
+    return f"{name} is shared twice, first on line {line} (resources[{first}]): keep one, or tell their devices apart"
+
+
+def _final_name(entry: Replicated, sharing: Sharing) -> ResourceName | None:
+    if entry.rename is not None:
+        return values.full_name(entry.rename)
+    if sharing.rename_by_default:
+        return ResourceName(values.full_name(entry.name) + ".shared")
+    return None
+
+
+def _config(file: File) -> Config:
+    slicing, mps = file.sharing.time_slicing, file.sharing.mps
+    patterns = (
+        ResourcePattern(pattern=entry.pattern, name=values.full_name(entry.name)) for entry in file.resources.gpus
+    )
+    config = Config(
+        flags=_flags(file.flags),
+        gpus=tuple(patterns) or Config().gpus,
+        time_slicing=TimeSlicing() if slicing is None else _time_slicing(slicing),
+        mps=frozenset() if mps is None else _names(mps),
+        holds=file.holds,
+    )
+    return replace(config, unserved=tuple(unserved(file, config)))
+
+
+def _time_slicing(sharing: Sharing) -> TimeSlicing:
+    return TimeSlicing(
+        fail_requests_greater_than_one=bool(sharing.fail_requests_greater_than_one),
+        resources=tuple(
+            SharedResource(
+                name=values.full_name(entry.name),
+                rename=_final_name(entry, sharing),
+                devices=values.selector(entry.devices),
+                replicas=entry.replicas,
+            )
+            for entry in sharing.resources
+        ),
+    )
+
+
+def _names(sharing: Sharing) -> frozenset[ResourceName]:
+    """The names of shared resources, before and after renaming."""
+    finals = (_final_name(entry, sharing) for entry in sharing.resources)
+    return frozenset([values.full_name(entry.name) for entry in sharing.resources] + [name for name in finals if name])
+
+
+def _flags(flags: FileFlags) -> Flags:
+    plugin = flags.plugin
+    return Flags(
+        mig_strategy=flags.mig_strategy,
+        fail_on_init_error=flags.fail_on_init_error,
+        nvidia_driver_root=flags.nvidia_driver_root,
+        nvidia_dev_root=flags.nvidia_dev_root,
+        pass_device_specs=plugin.pass_device_specs,
+        device_list_strategy=_strategies(plugin.device_list_strategy),
+        device_id_strategy=plugin.device_id_strategy,
+        container_driver_root=plugin.container_driver_root,
+    )
+
+
+def _strategies(written: str | list[DeviceListStrategy]) -> tuple[DeviceListStrategy, ...]:
+    """String, list and comma string mean the same; empty is the default."""
+    words = values.split_strategies(written) if isinstance(written, str) else list(written)
+    return tuple(dict.fromkeys(DeviceListStrategy(word) for word in words)) or Flags().device_list_strategy

@@ -1,0 +1,178 @@
+"""What single values of the file must be: each check gives what is wrong, in words, or None; each reader the value."""
+
+from __future__ import annotations
+
+import re
+
+from reactor.config.problems import nearest, quote
+from reactor.model.config import (
+    AllDevices,
+    DeviceListStrategy,
+    DeviceSelector,
+    FirstDevices,
+    ListedDevices,
+)
+from reactor.model.ids import GpuUuid, ResourceName
+
+PREFIX = "nvidia.com/"
+MAX_NAME = 63
+"""Of a written name with its prefix (the device plugin's rule), and of the part after the slash (Kubernetes' rule)."""
+MAX_RESOURCES = 500
+"""Far above any node; doubled entries are found by comparing pairs."""
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_HEX_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
+_MIG_INDEX = re.compile(r"(?:0|[1-9][0-9]{0,3}):(?:0|[1-9][0-9]{0,3})")
+_GPU_UUID = re.compile(rf"GPU-{_HEX_UUID}")
+_MIG_UUID = re.compile(rf"MIG-{_HEX_UUID}|MIG-GPU-{_HEX_UUID}/[0-9]{{1,4}}/[0-9]{{1,4}}")
+_DURATION = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,9})?(?:ns|us|µs|μs|ms|s|m|h))+")
+_DURATION_PART = re.compile(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def accept(value: object) -> str | None:
+    """Nothing to say beyond the type."""
+    return None
+
+
+def check_version(value: object) -> str | None:
+    return None if value in ("", "v1") else f"the version is v1, got {quote(str(value))}"
+
+
+def full_name(text: str) -> ResourceName:
+    return ResourceName(text if text.startswith(PREFIX) else PREFIX + text)
+
+
+def check_name(value: object) -> str | None:
+    text = str(value)
+    name = full_name(text)
+    part = name.removeprefix(PREFIX)
+    if not part:
+        return "the name is empty"
+    if "/" in part:
+        return f"the only prefix is {PREFIX}, got {quote(text)}"
+    if len(name) > MAX_NAME:
+        return f"a name has at most {MAX_NAME} characters with its prefix, {quote(name)} has {len(name)}"
+    return _not_a_subdomain(part)
+
+
+def check_final_name(name: ResourceName) -> str | None:
+    """The rule for a name that came out of a renaming: what Kubernetes takes as a resource name."""
+    part = name.removeprefix(PREFIX)
+    if len(part) > MAX_NAME:
+        return f"Kubernetes takes at most {MAX_NAME} characters after the slash, {quote(name)} has {len(part)}"
+    return _not_a_subdomain(part)
+
+
+def _not_a_subdomain(part: str) -> str | None:
+    if _SUBDOMAIN.fullmatch(part):
+        return None
+    return f"{quote(part)} is no resource name: lower case letters, digits, - and . between letters or digits"
+
+
+def check_path(value: object) -> str | None:
+    text = str(value)
+    if not text.startswith("/"):
+        return f"must be an absolute path, got {quote(text)}"
+    return None
+
+
+def check_path_or_empty(value: object) -> str | None:
+    return check_path(value) if value else None
+
+
+def check_pattern(value: object) -> str | None:
+    return None if value else "the pattern is empty: write * for all"
+
+
+def check_replicas(value: object) -> str | None:
+    if isinstance(value, int) and value < 2:
+        return f"must be 2 or more (for no sharing, leave the entry out), got {value}"
+    if isinstance(value, int) and value > 100_000:
+        return f"no list of so many ids fits into a message to the kubelet, got {value}"
+    return None
+
+
+def check_index(value: object) -> str | None:
+    return f"an index is 0 or more, got {value}" if isinstance(value, int) and value < 0 else None
+
+
+def check_count(value: object) -> str | None:
+    return f"a number of GPUs is 1 or more, got {value}" if isinstance(value, int) and value < 1 else None
+
+
+def check_device(value: object) -> str | None:
+    text = str(value)
+    if any(form.fullmatch(text) for form in (_INDEX, _MIG_INDEX, _GPU_UUID, _MIG_UUID)):
+        return None
+    return f"{quote(text)} is no index such as 0, no MIG index such as 0:1, no GPU-<uuid> and no MIG-<uuid>"
+
+
+def check_devices(value: object) -> str | None:
+    return None if value else "the list is empty: name devices, or leave the key out for all"
+
+
+def check_resources(value: object) -> str | None:
+    if isinstance(value, list) and len(value) > MAX_RESOURCES:
+        return f"more than {MAX_RESOURCES} resources, got {len(value)}"
+    return None if value else "the list is empty: name at least one resource, or leave the section out"
+
+
+def check_channels(value: object) -> str | None:
+    return None if value in ([], [0]) else f"must be [] or [0], got {value}"
+
+
+def check_strategies(value: object) -> str | None:
+    for word in split_strategies(str(value)):
+        if word not in list(DeviceListStrategy):
+            close = nearest(word, DeviceListStrategy)
+            meant = f"; did you mean {close!r}?" if close else ""
+            return f"{quote(word)} is not one of {', '.join(DeviceListStrategy)}{meant}"
+    return None
+
+
+def split_strategies(text: str) -> list[str]:
+    return [word for word in (part.strip() for part in text.split(",")) if word]
+
+
+def check_duration(value: object) -> str | None:
+    text = str(value)
+    if text.casefold() == "infinite":
+        return None
+    if re.fullmatch(r"[0-9.]+", text):
+        return f"a duration needs its unit: write {text}s"
+    if not _DURATION.fullmatch(text):
+        return f"{quote(text)} is no duration such as 60s, 1m30s or infinite (units: h, m, s, ms)"
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    return None if seconds >= 1 else f"must be 1s or more, got {quote(text)}"
+
+
+def selector(devices: str | int | list[int | str]) -> DeviceSelector:
+    """Read ``devices`` of a shared resource, after its checks."""
+    if isinstance(devices, str):
+        return AllDevices()
+    if isinstance(devices, int):
+        return FirstDevices(devices)
+    words = [str(item) for item in devices]
+    return ListedDevices(
+        indices=frozenset(int(word) for word in words if _INDEX.fullmatch(word)),
+        # NVML spells UUIDs in lower case.
+        uuids=frozenset(GpuUuid("GPU-" + word[4:].lower()) for word in words if _GPU_UUID.fullmatch(word)),
+        mig=frozenset(word for word in words if _MIG_INDEX.fullmatch(word) or _MIG_UUID.fullmatch(word)),
+    )
+
+
+def overlap(one: DeviceSelector, other: DeviceSelector) -> bool:
+    """Whether two selectors are sure to name one device twice. A UUID and an index may, but only an inventory tells."""
+    match one, other:
+        case (AllDevices(), _) | (_, AllDevices()):
+            return True
+        case FirstDevices(), FirstDevices():
+            return True
+        case (FirstDevices(count), ListedDevices() as listed) | (ListedDevices() as listed, FirstDevices(count)):
+            return any(index < count for index in listed.indices)
+        case ListedDevices(), ListedDevices():
+            return bool(one.indices & other.indices or one.uuids & other.uuids or one.mig & other.mig)
+    return False
