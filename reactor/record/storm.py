@@ -1,0 +1,122 @@
+"""Keeps a storm of lines short: the first ones whole, then a summary at each doubling and at the end of the minute.
+
+Lines are counted by event name and by subject (GPU, resource, handler, source) within it. A subject shows its first
+``burst`` lines; a name shows ``WIDE`` lines of all its subjects; what is beyond is counted and summed up. No clock of
+its own: time is that of the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from reactor.record.catalogue import XidCoalesced
+from reactor.record.line import Line
+from reactor.record.served import LogCoalesced
+
+WINDOW = 60.0
+WIDE = 24
+
+
+@dataclass(slots=True)
+class _Tally:
+    """One subject of one event within its window, or (``sample`` without a subject) all of them."""
+
+    sample: Line
+    count: int = 0
+    hidden: int = 0
+    due: int = 0
+    """The next summary is told at this count."""
+
+    def summary(self, first_ts: str, *, whole: bool) -> Line:
+        hidden, self.hidden = self.hidden, 0
+        self.due = self.count * 2
+        return _summary(self.sample, self.count, hidden, first_ts, whole=whole)
+
+
+@dataclass(slots=True)
+class _Window:
+    began: float
+    first_ts: str
+    all: _Tally
+    shown: int = 0
+    subjects: dict[tuple[str, ...], _Tally] = field(default_factory=dict)
+
+    def end(self) -> Iterator[Line]:
+        if self.shown >= WIDE:
+            if self.all.hidden:
+                yield self.all.summary(self.first_ts, whole=True)
+            return
+        for tally in self.subjects.values():
+            if tally.hidden:
+                yield tally.summary(self.first_ts, whole=False)
+
+
+class Storm:
+    """Decides which lines are shown. Not safe for several threads at once."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, _Window] = {}
+
+    def admit(self, line: Line, *, at: float, ts: str) -> Iterator[Line]:
+        """The line itself, a summary in its place, or nothing."""
+        if line.burst == 0:
+            yield line
+            return
+        window = self._windows.get(line.event)
+        if window is None:
+            window = self._windows[line.event] = _Window(began=at, first_ts=ts, all=_Tally(sample=line))
+        yield from self._within(window, line)
+
+    def _within(self, window: _Window, line: Line) -> Iterator[Line]:
+        tally = window.subjects.setdefault(line.about, _Tally(sample=line, due=line.burst * 2))
+        tally.count += 1
+        window.all.count += 1
+        if tally.count > line.burst and tally.count < tally.due:
+            tally.hidden += 1
+            window.all.hidden += 1
+        elif window.shown < WIDE:
+            window.shown += 1
+            if tally.count > line.burst:
+                tally.hidden += 1
+                yield tally.summary(window.first_ts, whole=False)
+            else:
+                yield line
+        else:
+            window.all.hidden += 1
+            if window.all.count >= window.all.due:
+                yield window.all.summary(window.first_ts, whole=True)
+
+    def passed(self, at: float) -> Iterator[Line]:
+        """Summaries of the windows that are over."""
+        for name in [name for name, window in self._windows.items() if at - window.began >= WINDOW]:
+            yield from self._windows.pop(name).end()
+
+    def close(self) -> Iterator[Line]:
+        """Summaries of all windows, for the end of the log."""
+        yield from self.passed(float("inf"))
+
+
+def _summary(sample: Line, count: int, hidden: int, first_ts: str, *, whole: bool) -> Line:
+    subject = {} if whole else {name: value for name, value in zip(sample.subject, sample.about, strict=True) if value}
+    of = "of all" if whole else " ".join(subject.values())
+    told = f"{count} times {sample.event} {of}".rstrip() + f", {hidden} not shown"
+    if sample.event == "xid.reported":
+        gpu = subject.get("gpu", "")
+        return XidCoalesced(
+            gpu=gpu, count=count, hidden=hidden, first_ts=first_ts, msg=told, synthetic=sample.synthetic
+        )
+    return LogCoalesced(
+        level=sample.level,
+        of=sample.event,
+        gpu=subject.get("gpu", ""),
+        resource=subject.get("resource", ""),
+        handler=subject.get("handler", ""),
+        source=subject.get("source", ""),
+        logger=subject.get("logger", ""),
+        count=count,
+        hidden=hidden,
+        first_ts=first_ts,
+        msg=told,
+        synthetic=sample.synthetic,
+    )

@@ -1,0 +1,34 @@
+"""What every test may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import pytest
+
+from tests.loglines import LogLines
+
+
+@pytest.fixture
+def log() -> LogLines:
+    """A sink that validates every line against the published schema: give it to every recorder."""
+    return LogLines()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "root(why): needs root; left out, and named in one line, for other users")
+
+
+def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+    if os.geteuid() == 0:
+        return
+    for item in items:
+        if item.get_closest_marker("root") is not None:
+            item.add_marker(pytest.mark.skip(reason="needs root"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left_out = [report for report in terminalreporter.getreports("skipped") if "needs root" in str(report.longrepr)]
+    if left_out:
+        terminalreporter.write_line(f"left out, for they need root: {len(left_out)} tests (run make test as root)")
