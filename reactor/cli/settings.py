@@ -1,0 +1,160 @@
+"""Flags and environment -> Settings. The command line wins over a variable, a variable over the default.
+
+A variable that is set to nothing counts as set, as it does in the peer. No I/O: a path that does not exist is not an
+error here, it may come.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reactor.model.errors import Refused
+from reactor.model.settings import Settings
+from reactor.status.address import parse_listen
+
+HEALTH_VARIABLES = ("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS")
+_SOCKET_PATH_BYTES = 107
+"""Longest path that an address of a unix socket can hold."""
+_DEFAULT = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    text: str
+    where: str
+    variable: bool = False
+
+    def path(self) -> Path:
+        if not self.text:
+            raise Refused(f"{self.where} is empty: write a path, or leave it out")
+        return Path(self.text)
+
+    def socket(self) -> Path:
+        path = self.path()
+        if (size := len(os.fsencode(path))) > _SOCKET_PATH_BYTES:
+            raise Refused(
+                f"{self.where}: {path} is {size} bytes long, a unix socket takes {_SOCKET_PATH_BYTES}: "
+                "choose a shorter path"
+            )
+        return path
+
+
+class _Lookup:
+    def __init__(self, args: Namespace, environ: Mapping[str, str]) -> None:
+        self._args = args
+        self._environ = environ
+
+    def find(self, flag: str, *variables: str) -> _Given | None:
+        text: str | None = getattr(self._args, flag.removeprefix("--").replace("-", "_"))
+        if text is not None:
+            return _Given(text, flag)
+        for name in variables:
+            if name in self._environ:
+                return _Given(self._environ[name], f"the variable {name}", variable=True)
+        return None
+
+    def path(self, flag: str, default: Path) -> Path:
+        given = self.find(flag)
+        return default if given is None else given.path()
+
+    def optional_path(self, flag: str) -> Path | None:
+        given = self.find(flag)
+        return None if given is None else given.path()
+
+    def text(self, flag: str, default: str, *variables: str) -> str:
+        given = self.find(flag, *variables)
+        return default if given is None else given.text
+
+
+def read_settings(args: Namespace, environ: Mapping[str, str]) -> Settings:
+    """Refused says what is wrong, where it was said, and what to write instead."""
+    look = _Lookup(args, environ)
+    return Settings(
+        config=_config(look),
+        kubelet_root=look.path("--kubelet-root", _DEFAULT.kubelet_root),
+        plugin_dir=_plugin_dir(look),
+        pod_resources_socket=_socket(look, "--pod-resources-socket"),
+        state_dir=look.path("--state-dir", _DEFAULT.state_dir),
+        admin_socket=_socket(look, "--admin-socket") or _DEFAULT.admin_socket,
+        probe_listen=_probe_listen(look),
+        node_name=look.text("--node-name", _DEFAULT.node_name, "NODE_NAME"),
+        container_driver_root=_driver_root(look),
+        grace=_grace(look),
+        allow_inject=bool(args.allow_inject),
+        simulate_nvml=_simulate(look),
+        journal=look.optional_path("--journal"),
+        environment=tuple((name, environ[name]) for name in HEALTH_VARIABLES if name in environ),
+    )
+
+
+def _config(look: _Lookup) -> Path | None:
+    given = look.find("--config", "CONFIG_FILE")
+    if given is None:
+        return _DEFAULT.config
+    return given.path() if given.text else None
+
+
+def _socket(look: _Lookup, flag: str) -> Path | None:
+    given = look.find(flag)
+    return None if given is None else given.socket()
+
+
+def _plugin_dir(look: _Lookup) -> Path | None:
+    """The directory of kubelet.sock is also where our own sockets, the checkpoint and the lock are."""
+    directory = look.find("--plugin-dir")
+    socket = look.find("--kubelet-socket", "KUBELET_SOCKET")
+    if socket is None or (directory is not None and socket.variable):
+        return None if directory is None else directory.path()
+    if not socket.text:
+        raise Refused(f"{socket.where} is empty: this agent always registers with the kubelet; leave it out")
+    path = socket.socket()
+    if path.name != "kubelet.sock":
+        raise Refused(f"{socket.where}: {path} must end in kubelet.sock, as the kubelet always names it")
+    if directory is not None and directory.path() != path.parent:
+        raise Refused(f"--plugin-dir {directory.text} and --kubelet-socket {path} disagree: give one of them")
+    return path.parent
+
+
+def _probe_listen(look: _Lookup) -> str:
+    text = look.text("--probe-listen", _DEFAULT.probe_listen)
+    if text:
+        try:
+            parse_listen(text)
+        except Refused as exc:
+            raise Refused(f"--probe-listen: {exc}; empty for none") from exc
+    return text
+
+
+def _driver_root(look: _Lookup) -> Path:
+    given = look.find("--driver-root-ctr-path", "DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT")
+    if given is None:
+        return _DEFAULT.container_driver_root
+    path = Path(given.text or "/")
+    if not path.is_absolute():
+        raise Refused(f"{given.where}: {given.text} is not absolute: write where the driver root is mounted, from /")
+    return path
+
+
+def _grace(look: _Lookup) -> float:
+    given = look.find("--grace")
+    if given is None:
+        return _DEFAULT.grace
+    try:
+        seconds = float(given.text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise Refused(f"{given.where}: {given.text!r} is not a number of seconds, such as 5 or 2.5")
+    return seconds
+
+
+def _simulate(look: _Lookup) -> str:
+    given = look.find("--simulate-nvml")
+    if given is not None and not given.text:
+        raise Refused(f"{given.where} is empty: write what to simulate, such as 8xH100, or leave it out")
+    return "" if given is None else given.text
