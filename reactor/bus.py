@@ -42,10 +42,11 @@ class Handler(Protocol):
     """Makes the world match the state. A run does one step, can be repeated, and returns what it did as facts."""
 
     name: str
-    settle: float
-    """Seconds from the first mail to the run, so that a flurry is one run; never extended."""
     ceiling: float
     """Longest back-off in seconds."""
+
+    def settle(self, lane: str) -> float:
+        """Seconds from the first mail to the run, so that a flurry is one run; never extended."""
 
     def wakes(self, event: Event, before: State, after: State) -> Iterable[str]:
         """The lanes that have work now. Pure; mostly compares slices of the state with ``is``."""
@@ -119,6 +120,7 @@ class Bus:
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._nursery: trio.Nursery | None = None
         self._changed = trio.Event()
+        self._rested = trio.Event()
         self._random = random.Random()
 
     @property
@@ -159,6 +161,11 @@ class Bus:
         """Whether no handler has mail or is at work."""
         return not any(lane.mail or lane.busy for lane in self._lanes.values())
 
+    async def quiet(self) -> None:
+        """Wait until no handler has mail or is at work."""
+        while not self.idle():
+            await self._rested.wait()
+
     def _mark(self, handler: Handler, name: str, event: Event) -> None:
         lane = self._lanes.get((handler.name, name))
         if lane is None:
@@ -188,7 +195,7 @@ class Bus:
         """A lane's task: lives while there is mail."""
         try:
             while lane.mail:
-                pause = lane.first_at + lane.handler.settle - self._clock()
+                pause = lane.first_at + lane.handler.settle(lane.name) - self._clock()
                 if pause > 0 and not lane.attempts:
                     await trio.sleep(pause)
                 delay = await self._attempt(lane)
@@ -196,6 +203,8 @@ class Bus:
                     await self._back_off(lane, delay)
         finally:
             lane.busy = False
+            self._rested.set()
+            self._rested = trio.Event()
             if not lane.mail and not lane.attempts:
                 self._lanes.pop((lane.handler.name, lane.name), None)
 

@@ -49,6 +49,13 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentWaiting(Fact):
+    """The agent is up and may not begin: another one has this node, or the kubelet's directory is not there yet."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStarted(Fact):
     version: str
     run: str

@@ -30,6 +30,14 @@ def moved(before: State, after: State) -> bool:
     return any(one is not other for one, other in pairs) or _closing(before) != _closing(after)
 
 
+def names(state: State) -> set[ResourceName]:
+    """Resources that are listed: planned, with ids that still leave, or owing the kubelet an empty list."""
+    if state.config.config is None or not state.books.checkpoint_known:
+        return set()
+    planned = {resource.name for resource in state.plan.resources}
+    return planned | {key.resource for key in state.leaving} | _closing(state)
+
+
 def snapshot(state: State, previous: Snapshot = NOTHING) -> Snapshot:
     """What the kubelet shall see now. An offer that did not change is the same object as in ``previous``."""
     config = state.config.config
@@ -37,7 +45,7 @@ def snapshot(state: State, previous: Snapshot = NOTHING) -> Snapshot:
         return Snapshot(revision=state.revision, grants=state.grants)
     lister = _Lister.of(state, config)
     offers: dict[ResourceName, Offer] = {}
-    for name in sorted(lister.names()):
+    for name in sorted(names(state)):
         offer, known = lister.offer(name), previous.offers.get(name)
         offers[name] = known if known is not None and replace(offer, revision=known.revision) == known else offer
     return Snapshot(
@@ -74,14 +82,28 @@ def withheld(state: State, gpu: GpuUuid, identity: Identity) -> str:
 
 
 def waiting(state: State) -> bool:
-    """Whether anything waits for a pod to let go of an id: leaving ids that are held, and withheld GPUs."""
+    """Whether anything waits for the kubelet's books: a grant to be shown, or an id that a pod is to let go of.
+
+    An id whose pod is still there is waited for if it keeps something back: it is no longer planned, or its GPU is
+    planned under another identity.
+    """
     planned = {group.gpu: group.replicas for resource in state.plan.resources for group in resource.groups}
     for key, hold in state.holds.items():
-        if key in state.leaving:
+        if hold.granted_at is not None or key in state.leaving or pending(state, hold):
             return True
         if hold.gpu in planned and hold.identity is not (Identity.SHARED if planned[hold.gpu] else Identity.WHOLE):
             return True
     return False
+
+
+def pending(state: State, hold: Hold) -> bool:
+    """Whether the kubelet seems to be done with it, so that its books are worth asking for.
+
+    An id of a plain init container is never in a List; the checkpoint has it as long as its pod is there.
+    """
+    if hold.granted_at is not None or hold.lacked_at is None:
+        return False
+    return hold.key not in state.books.checkpoint_ids or hold.pod is None or hold.pod not in state.books.pods
 
 
 def _inputs(state: State) -> tuple[object, ...]:
@@ -157,9 +179,6 @@ class _Lister:
             refused=refused,
             wait=config.holds is HoldsPolicy.WAIT,
         )
-
-    def names(self) -> set[ResourceName]:
-        return {*self.planned, *self.leaving, *_closing(self.state)}
 
     def offer(self, name: ResourceName) -> Offer:
         resource = self.planned.get(name)

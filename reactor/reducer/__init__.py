@@ -18,7 +18,8 @@ from reactor.state import State
 __all__ = ["reduce"]
 
 Known = (
-    e.AgentStarted
+    e.AgentWaiting
+    | e.AgentStarted
     | e.StateRestored
     | e.SignalReceived
     | e.AgentStopping
@@ -75,9 +76,11 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:
         case e.StateRestored():
             return _restored(state, event, fact)
         case e.SignalReceived():
-            return replace(state, reloads=state.reloads + 1) if fact.name == "HUP" else state
+            return _signalled(state, fact)
         case e.AgentStopping():
             return replace(state, stopping=True)
+        case e.AgentWaiting():
+            return begin(state, event, "agent.waiting", fact.reason)
         case e.ConfigRead():
             return configs.config_read(state, event, fact)
         case e.ConfigRejected():
@@ -153,7 +156,7 @@ def _handler_fault(fact: e.HandlerFailed | e.HandlerRecovered) -> str:
 
 def _started(state: State, event: e.Event, fact: e.AgentStarted) -> State:
     return replace(
-        state,
+        end(state, "agent.waiting"),
         version=fact.version,
         run=fact.run,
         boot=fact.boot,
@@ -162,6 +165,12 @@ def _started(state: State, event: e.Event, fact: e.AgentStarted) -> State:
         resync=fact.resync,
         started_wall=event.wall,
     )
+
+
+def _signalled(state: State, fact: e.SignalReceived) -> State:
+    if fact.name == "HUP":
+        return replace(state, reloads=state.reloads + 1)
+    return replace(state, stopping=True)
 
 
 def _restored(state: State, event: e.Event, fact: e.StateRestored) -> State:

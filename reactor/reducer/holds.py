@@ -23,6 +23,7 @@ from reactor.model.hold import Hold, HoldKey, PodRef
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, identity_of, parse_device_id
 from reactor.reducer import faults
 from reactor.state import Nudge, State
+from reactor.view import pending
 
 RESEND_AFTER = 1.0
 GONE_FOR = 2.0
@@ -32,16 +33,6 @@ LOST_BOOKS = 300.0
 """Seconds that a pod must be out of every List before a hold that the kubelet's books lost ends with it."""
 
 Holds = dict[HoldKey, Hold]
-
-
-def pending(state: State, hold: Hold) -> bool:
-    """Whether the kubelet seems to be done with it, so that its books are worth asking for.
-
-    An id of a plain init container is never in a List; the checkpoint has it as long as its pod is there.
-    """
-    if hold.granted_at is not None or hold.lacked_at is None:
-        return False
-    return hold.key not in state.books.checkpoint_ids or hold.pod is None or hold.pod not in state.books.pods
 
 
 def new_life(state: State) -> State:

@@ -1,0 +1,285 @@
+"""The composition root: builds facades, handlers and sources, injects what one needs of another, opens the nurseries.
+
+Read from top to bottom::
+
+    trio.run
+    └ the log, and the door to asyncio        outermost: facades outlive their users
+      └ servers: probes, admin socket, NVML   end last
+        └ work: the bus and its handlers      end within the grace time
+          └ sources                           end first, on SIGTERM
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+import trio
+
+from reactor import allocate
+from reactor import events as e
+from reactor.aio import Door, open_door
+from reactor.bus import Bus, Source
+from reactor.conditions import policy_from_environment
+from reactor.config import Accepted, parse
+from reactor.handlers.advertise import Advertise
+from reactor.handlers.discover import Discover
+from reactor.handlers.register import Register
+from reactor.handlers.remember import Remember, StateFile, recall
+from reactor.kubelet.books import list_pods, read_checkpoint
+from reactor.kubelet.desk import Desk
+from reactor.kubelet.servers import PluginServers
+from reactor.lock import one_agent
+from reactor.model.condition import Policy
+from reactor.model.config import Config
+from reactor.model.ids import DeviceId, ResourceName
+from reactor.model.kubelet import StreamId
+from reactor.model.settings import Settings
+from reactor.nvml import Nvml, NvmlClient
+from reactor.record.recorder import LogHandler, Recorder
+from reactor.record.writer import LogWriter
+from reactor.sources.config import ConfigSource
+from reactor.sources.health import HealthSource
+from reactor.sources.kubelet import KubeletSource
+from reactor.sources.podresources import PodResourcesSource
+from reactor.sources.signals import SignalSource
+from reactor.sources.timer import TimerSource
+from reactor.status.admin import serve_admin
+from reactor.status.probes import serve_probes
+from reactor.status.ring import Ring
+from reactor.view import waiting
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+Hardware = Callable[[Settings], AbstractAsyncContextManager[Nvml]]
+
+
+def main(settings: Settings, hardware: Hardware | None = None) -> int:
+    """Run the agent until a signal ends it; the exit code. ``hardware``: NVML other than the host's (simulated)."""
+    trio.run(_run, settings, hardware or host_nvml, strict_exception_groups=True)
+    return 0
+
+
+@asynccontextmanager
+async def host_nvml(settings: Settings) -> AsyncIterator[Nvml]:
+    """The host's NVML, behind the worker process."""
+    yield NvmlClient(driver_root=settings.container_driver_root, dev_root=settings.dev_root)
+
+
+async def _run(settings: Settings, hardware: Hardware) -> None:
+    ring = Ring()
+    async with _log(settings, ring) as recorder, open_door() as door, hardware(settings) as nvml:
+        bus = Bus((), recorder=recorder)
+        desk = Desk(answer=allocate.answer, prefer=allocate.prefer, reports=_Reports(door, bus))
+        servers = PluginServers(door, desk, directory=settings.directory, kubelet_socket=settings.kubelet_socket)
+        file = StateFile(settings.state_dir)
+        advertise = Advertise(servers.post)
+        for handler in (Discover(nvml.scan), advertise, Register(servers), Remember(file.save)):
+            bus.add(handler)
+        async with trio.open_nursery() as outer:
+            await outer.start(bus.supervise, SignalSource(publish=bus.publish))
+            await outer.start(nvml.run)
+            loops = _Loops(door)
+            outer.start_soon(loops.watch)
+            _serve_status(outer, settings, bus, advertise, loops, ring)
+            lock = await one_agent(
+                settings.directory,
+                waiting=lambda reason: bus.publish(e.AgentWaiting(reason=reason)),
+                wanted=lambda: not bus.state.stopping,
+            )
+            if lock is not None:
+                with lock:
+                    _begin(settings, bus, file)
+                    await _work(settings, bus, _sources(settings, bus, door, nvml, servers))
+                    await servers.aclose(settings.grace)
+            outer.cancel_scope.cancel()
+
+
+def _begin(settings: Settings, bus: Bus, file: StateFile) -> None:
+    """The first facts: who starts, and what an earlier life remembered."""
+    policy = policy_from_environment(settings.environment)
+    started = e.AgentStarted(
+        version=version("gpu-reactor"),
+        run=secrets.token_hex(4),
+        boot=_boot_id(),
+        simulated=bool(settings.simulate_nvml),
+        policy=policy if isinstance(policy, Policy) else Policy(),  # the command line has refused bad ones
+        resync=settings.resync,
+    )
+    data, problem = file.read()
+    restored = recall(data, _reparse)
+    if restored.problem:
+        file.set_aside()
+    if problem:
+        restored = e.StateRestored(problem=problem)
+    bus.publish(restored, bus.publish(started).seq)
+
+
+def _sources(settings: Settings, bus: Bus, door: Door, nvml: Nvml, servers: PluginServers) -> Sequence[Source]:
+    publish, until = bus.publish, bus.until
+    return (
+        PodResourcesSource(
+            partial(list_pods, door, settings.pod_resources),
+            partial(read_checkpoint, settings.checkpoint),
+            publish=publish,
+            until=until,
+            state=lambda: bus.state,
+            wants=waiting,
+        ),
+        ConfigSource(settings.config, publish=publish, until=until, state=lambda: bus.state),
+        KubeletSource(
+            settings.directory,
+            settings.kubelet_socket,
+            servers.sockets,
+            publish=publish,
+            until=until,
+            state=lambda: bus.state,
+        ),
+        HealthSource(nvml, publish=publish),
+        TimerSource(publish=publish, until=until),
+    )
+
+
+async def _work(settings: Settings, bus: Bus, sources: Sequence[Source]) -> None:
+    """Run until the state says that it is time to stop; then sources end first, handlers within the grace time."""
+    async with trio.open_nursery() as work:
+        await work.start(bus.run)
+        async with trio.open_nursery() as sensing:
+            for source in sources:
+                sensing.start_soon(bus.supervise, source)
+            await bus.until(lambda state: state.stopping)
+            bus.publish(e.AgentStopping(reason="asked to by a signal"))
+            sensing.cancel_scope.cancel()
+        with trio.move_on_after(settings.grace):
+            await bus.quiet()
+        work.cancel_scope.cancel()
+
+
+def _serve_status(
+    outer: trio.Nursery, settings: Settings, bus: Bus, advertise: Advertise, loops: _Loops, ring: Ring
+) -> None:
+    outer.start_soon(
+        partial(serve_probes, settings.probe_listen, state=lambda: bus.state, loops=loops.ages, publish=bus.publish)
+    )
+    outer.start_soon(
+        partial(
+            serve_admin,
+            settings.admin_socket,
+            state=lambda: bus.state,
+            snapshot=lambda: advertise.snapshot,
+            publish=bus.publish,
+            allow_inject=settings.allow_inject,
+            lines=ring,
+        )
+    )
+
+
+def _boot_id() -> str:
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _reparse(text: str, path: str) -> Config | None:
+    """The config of an earlier life; None if this version refuses it."""
+    read = parse(text.encode(), path=path)
+    return read.config if isinstance(read, Accepted) else None
+
+
+@asynccontextmanager
+async def _log(settings: Settings, ring: Ring) -> AsyncIterator[Recorder]:
+    """The event log on stdout, its newest lines in memory, and what libraries log beside it."""
+    token = trio.lowlevel.current_trio_token()
+    writer = LogWriter(1)
+
+    def sink(line: bytes) -> None:
+        writer(line)
+        token.run_sync_soon(ring.append, line)
+
+    recorder = Recorder(sink, node=settings.node_name, dropped=writer.dropped)
+    handler = LogHandler(recorder)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield recorder
+    finally:
+        logging.getLogger().removeHandler(handler)
+        recorder.flush()
+        writer.close(timeout=1.0)
+
+
+class _Loops:
+    """Whether both loops turn: the probe itself runs on trio's, asyncio's is asked now and then."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._turned = trio.current_time()
+
+    async def watch(self) -> None:
+        while True:
+            await self._door.call(_turn)
+            self._turned = trio.current_time()
+            await trio.sleep(3.0)
+
+    def ages(self) -> Mapping[str, float]:
+        return {"trio": 0.0, "asyncio": max(0.0, trio.current_time() - self._turned - 3.0)}
+
+
+async def _turn() -> None:
+    """Being run is the answer."""
+
+
+class _Reports:
+    """What happens at the desk, as facts on the bus."""
+
+    def __init__(self, door: Door, bus: Bus) -> None:
+        self._door = door
+        self._bus = bus
+
+    def _emit(self, fact: e.Fact) -> None:
+        self._door.emit(self._bus.publish, fact)
+
+    def stream_opened(self, resource: ResourceName, socket: str, stream: StreamId) -> None:
+        self._emit(e.StreamOpened(resource=resource, socket=socket, stream=stream))
+
+    def stream_ended(self, resource: ResourceName, socket: str, stream: StreamId) -> None:
+        self._emit(e.StreamEnded(resource=resource, socket=socket, stream=stream))
+
+    def sent(
+        self,
+        resource: ResourceName,
+        stream: StreamId,
+        revision: int,
+        nudge: int,
+        healthy: int,
+        unhealthy: int,
+        size: int,
+    ) -> None:
+        self._emit(
+            e.Advertised(
+                resource=resource,
+                stream=stream,
+                revision=revision,
+                nudge=nudge,
+                healthy=healthy,
+                unhealthy=unhealthy,
+                size=size,
+            )
+        )
+
+    def granted(self, number: int, resource: ResourceName, ids: tuple[str, ...]) -> None:
+        self._emit(e.Granted(number=number, resource=resource, ids=tuple(DeviceId(one) for one in ids)))
+
+    def refused(self, resource: ResourceName, ids: tuple[str, ...], message: str, faulty: tuple[str, ...]) -> None:
+        self._emit(
+            e.Refused(
+                resource=resource,
+                ids=tuple(DeviceId(one) for one in ids),
+                message=message,
+                faulty=tuple(DeviceId(one) for one in faulty),
+            )
+        )

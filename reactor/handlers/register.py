@@ -1,0 +1,89 @@
+"""Serves each resource that is to be listed, registers it with the kubelet, and closes what is no longer wanted.
+
+One lane a resource: one that cannot be registered keeps no other waiting. Nothing is registered while a stream of it
+is live, and never twice on one socket: after a stream ended, the next Register comes from a fresh one
+(spec/kubelet.md 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Protocol
+
+from reactor import view
+from reactor.bus import Mail
+from reactor.events import Event, Fact, PluginClosed, PluginRegistered, PluginServing
+from reactor.model.ids import ResourceName
+from reactor.state import State
+
+
+class Servers(Protocol):
+    async def serve(self, resource: ResourceName) -> str: ...
+
+    async def close(self, resource: ResourceName) -> None: ...
+
+    async def register(self, resource: ResourceName, socket: str) -> None: ...
+
+
+class Step(Enum):
+    SERVE = "serve"
+    REGISTER = "register"
+    CLOSE = "close"
+
+
+def step(state: State, resource: ResourceName) -> Step | None:
+    """What is to be done next for one resource, if anything."""
+    plugin = state.kubelet.plugins.get(resource)
+    if resource not in view.names(state):
+        return None if plugin is None else Step.CLOSE
+    identity = state.kubelet.identity
+    if identity is None or state.kubelet.doubted:
+        return None
+    if plugin is None:
+        return Step.SERVE
+    if plugin.streams or plugin.registered == identity:
+        return None
+    return Step.SERVE if plugin.spent or plugin.registered is not None else Step.REGISTER
+
+
+class Register:
+    name = "register"
+    ceiling = 1.0
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    def settle(self, lane: str) -> float:
+        return 0.0
+
+    def wakes(self, event: Event, before: State, after: State) -> Iterable[str]:
+        if after.kubelet is before.kubelet and not view.moved(before, after):
+            return ()
+        names = view.names(after) | after.kubelet.plugins.keys()
+        return [
+            name
+            for name in sorted(names)
+            if (todo := step(after, name)) is not None
+            and (todo is not step(before, name) or after.kubelet.identity != before.kubelet.identity)
+        ]
+
+    async def run(self, lane: str, state: State, mail: Mail) -> Iterable[Fact]:
+        resource = ResourceName(lane)
+        match step(state, resource):
+            case None:
+                return ()
+            case Step.CLOSE:
+                await self._servers.close(resource)
+                return (PluginClosed(resource=resource),)
+            case Step.SERVE:
+                return (PluginServing(resource=resource, socket=await self._servers.serve(resource)),)
+            case Step.REGISTER:
+                return await self._register(state, resource)
+
+    async def _register(self, state: State, resource: ResourceName) -> Iterable[Fact]:
+        socket, identity = state.kubelet.plugins[resource].socket, state.kubelet.identity
+        if identity is None:
+            return ()
+        await self._servers.register(resource, socket)
+        return (PluginRegistered(resource=resource, socket=socket, identity=identity),)
