@@ -1,8 +1,8 @@
 """Keeps a storm of lines short: the first ones whole, then a summary at each doubling and at the end of the minute.
 
 Lines are counted by event name and by subject (GPU, resource, handler, source) within it. A subject shows its first
-``burst`` lines; a name shows ``WIDE`` lines of all its subjects; what is beyond is counted and summed up. No clock of
-its own: time is that of the lines.
+``burst`` lines, a name about ``WIDE`` lines of all its subjects; what is beyond is counted and summed up. It has no
+clock: time is that of the lines.
 """
 
 from __future__ import annotations
@@ -42,8 +42,13 @@ class _Window:
     shown: int = 0
     subjects: dict[tuple[str, ...], _Tally] = field(default_factory=dict)
 
+    @property
+    def wide(self) -> int:
+        """A single subject gets its burst and its summaries."""
+        return max(WIDE, self.all.sample.burst + 10)
+
     def end(self) -> Iterator[Line]:
-        if self.shown >= WIDE:
+        if self.shown >= self.wide:
             if self.all.hidden:
                 yield self.all.summary(self.first_ts, whole=True)
             return
@@ -75,7 +80,7 @@ class Storm:
         if tally.count > line.burst and tally.count < tally.due:
             tally.hidden += 1
             window.all.hidden += 1
-        elif window.shown < WIDE:
+        elif window.shown < window.wide:
             window.shown += 1
             if tally.count > line.burst:
                 tally.hidden += 1
@@ -84,7 +89,9 @@ class Storm:
                 yield line
         else:
             window.all.hidden += 1
-            if window.all.count >= window.all.due:
+            if window.all.due == 0:
+                window.all.due = window.all.count * 2
+            elif window.all.count >= window.all.due:
                 yield window.all.summary(window.first_ts, whole=True)
 
     def passed(self, at: float) -> Iterator[Line]:
