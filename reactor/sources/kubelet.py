@@ -1,0 +1,180 @@
+"""Whether the kubelet is there, which life of it, and whether our own socket files still are.
+
+Three signals: a stream of ours ends (the state then doubts the kubelet), the socket's (inode, ctime) changes, our own
+file disappears. The first comes at once and starts a fast probe; the directory watch is the net for the others. The
+kubelet is up when its socket accepts a connection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from reactor.events import Fact, KubeletDown, KubeletUp, PluginSocketGone
+from reactor.kubelet import presence
+from reactor.model.ids import ResourceName
+from reactor.model.kubelet import SocketIdentity
+from reactor.state import Kubelet, State
+from reactor.watch import watch as watch_directory
+
+Until = Callable[[Callable[[State], bool]], Awaitable[State]]
+
+FAST = 0.008
+"""Seconds between looks while the kubelet is away or doubted."""
+FAST_FOR = 60.0
+"""Seconds of fast looks after the kubelet went."""
+CALM_AFTER = 5.0
+"""Seconds of fast looks after a doubt was answered: the kubelet may have been dying when it answered."""
+SLOW = 1.0
+NET = 10.0
+"""Seconds after which everything is looked at although nothing was heard."""
+STEP = 0.25
+"""How coarse the directory watch is: it is the net, and a finer one costs CPU while idle."""
+
+
+class Watch(Protocol):
+    async def __call__(
+        self,
+        directory: Path,
+        changed: Callable[[], None],
+        *,
+        poll: float,
+        step: float,
+        names: Callable[[str], bool] | None,
+        task_status: trio.TaskStatus[None] = ...,
+    ) -> None: ...
+
+
+def _moved(before: Kubelet, state: State) -> bool:
+    return state.kubelet is not before
+
+
+class KubeletSource:
+    name = "kubelet"
+
+    def __init__(
+        self,
+        directory: Path,
+        kubelet_socket: Path,
+        sockets: Callable[[], Mapping[ResourceName, str]],
+        *,
+        publish: Callable[[Fact], object],
+        until: Until,
+        state: Callable[[], State],
+        look: Callable[[Path], SocketIdentity | str] = presence.look,
+        identity: Callable[[Path], SocketIdentity | None] = presence.identity,
+        watch: Watch = watch_directory,
+    ) -> None:
+        self._directory = directory
+        self._socket = kubelet_socket
+        self._sockets = sockets
+        self._publish = publish
+        self._until = until
+        self._state = state
+        self._look = look
+        self._identity = identity
+        self._watch = watch
+        self._woken = trio.Event()
+        self._told: SocketIdentity | str = ""
+        """What was published last: an identity, or why there is none; empty: nothing yet."""
+        self._gone: frozenset[str] = frozenset()
+        self._fast_until = -math.inf
+        self._doubted_at = -math.inf
+        self._connected_at = -math.inf
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self._told, self._gone = "", frozenset()
+        self._hurry(FAST_FOR)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._watch_directory)
+            nursery.start_soon(self._attend_doubts)
+            task_status.started()
+            while True:
+                self._check()
+                with trio.move_on_after(self._pause()):
+                    await self._woken.wait()
+                self._woken = trio.Event()
+
+    async def _watch_directory(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        await self._watch(
+            self._directory, self._wake, poll=NET, step=STEP, names=self._concerns_us, task_status=task_status
+        )
+
+    def _concerns_us(self, name: str) -> bool:
+        """The kubelet's checkpoint is rewritten in the same directory with every list and every Allocate."""
+        return name == self._socket.name or name in self._sockets().values()
+
+    async def _attend_doubts(self) -> None:
+        while True:
+            doubting = (await self._until(lambda state: state.kubelet.doubted)).kubelet
+            self._doubted_at = trio.current_time()
+            self._hurry(FAST_FOR)
+            self._wake()
+            # Any change counts, not only that the doubt is over: it may be back before this task runs again.
+            await self._until(partial(_moved, doubting))
+
+    def _wake(self) -> None:
+        self._woken.set()
+
+    def _hurry(self, seconds: float) -> None:
+        self._fast_until = trio.current_time() + seconds
+
+    def _pause(self) -> float:
+        if trio.current_time() < self._fast_until:
+            return FAST
+        settled = isinstance(self._told, SocketIdentity) and not self._state().kubelet.doubted
+        return math.inf if settled and self._identity(self._socket) == self._told else SLOW
+
+    def _check(self) -> None:
+        """Publish what changed since the last look. Own sockets come first: they are needed when the kubelet is up."""
+        if not self._needs_a_look():
+            self._check_sockets()
+            return
+        self._connected_at = trio.current_time()
+        found = self._look(self._socket)
+        self._check_sockets()
+        if isinstance(found, str):
+            self._went(found)
+        elif found != self._told:
+            self._came(found)
+        elif self._state().kubelet.doubted and trio.current_time() - self._doubted_at >= FAST:
+            # Only now, on the second look: one that is dying may still accept when its streams have ended.
+            self._publish(KubeletUp(identity=found))
+            self._hurry(CALM_AFTER)
+
+    def _needs_a_look(self) -> bool:
+        """A connect disturbs the kubelet, if only a little: while a stream of ours lives, that is proof enough."""
+        if self._identity(self._socket) != self._told or self._state().kubelet.doubted:
+            return True
+        return not self._streams() and trio.current_time() - self._connected_at >= SLOW
+
+    def _streams(self) -> bool:
+        return any(plugin.streams for plugin in self._state().kubelet.plugins.values())
+
+    def _went(self, reason: str) -> None:
+        if isinstance(self._told, SocketIdentity):
+            if self._streams() and not self._state().kubelet.doubted:
+                return  # its file was removed under it: while it streams, it lives
+            self._hurry(FAST_FOR)
+        if self._told != reason:
+            self._told = reason
+            self._publish(KubeletDown(reason=reason))
+
+    def _came(self, found: SocketIdentity) -> None:
+        if self._streams():
+            return  # the old life's streams end first; each end is a doubt, and a doubt looks again
+        self._told = found
+        self._publish(KubeletUp(identity=found))
+        self._hurry(CALM_AFTER)
+
+    def _check_sockets(self) -> None:
+        sockets = self._sockets()
+        missing = {name: resource for resource, name in sockets.items() if not (self._directory / name).is_socket()}
+        for name in missing.keys() - self._gone:
+            self._publish(PluginSocketGone(resource=missing[name], socket=name))
+        self._gone = frozenset(missing)
