@@ -62,9 +62,10 @@ def _answer(offer: Offer, policy: AnswerPolicy, ids: Sequence[str]) -> Answer | 
     envs = ((VISIBLE_DEVICES, ",".join(gpus) or NO_DEVICES),) if policy.envvar else ()
     if not (policy.device_specs and gpus):
         return Answer(envs=envs)
-    fault = _node_fault(policy, chosen)
-    if fault is not None:
-        return fault
+    lacking = {listed.id: node for listed in chosen if (node := missing_node(policy, listed.minor))}
+    if lacking:
+        nodes = ", ".join(dict.fromkeys(lacking.values()))
+        return Refusal(message=f"missing under {policy.dev_root}: {_cut(nodes)}", faulty=tuple(lacking))
     root = policy.dev_root.rstrip("/")
     return Answer(envs=envs, devices=tuple((node, root + node, "rw") for node in _nodes(policy, gpus)))
 
@@ -76,29 +77,26 @@ def _unknown(resource: ResourceName, name: str) -> Refusal:
     return Refusal(message=f"unknown device {_cut(name)}: {resource} does not list it (any more)")
 
 
-def _node_fault(policy: AnswerPolicy, chosen: Sequence[Listed]) -> Refusal | None:
-    """A needed device node that the last scan did not see: a container with it would fail to start (ALC-04)."""
-    if not policy.nodes_known:
-        return None
-    if CONTROL_NODE not in policy.nodes:
-        faulty = tuple(dict.fromkeys(listed.id for listed in chosen))
-        return Refusal(message=f"{CONTROL_NODE} is missing under {policy.dev_root}", faulty=faulty)
-    for gpu, node in ((listed.gpu, _gpu_node(listed)) for listed in chosen):
-        if node not in policy.nodes:
-            faulty = tuple(dict.fromkeys(listed.id for listed in chosen if listed.gpu == gpu))
-            return Refusal(message=f"{node} of {gpu} is missing under {policy.dev_root}", faulty=faulty)
-    return None
+def missing_node(policy: AnswerPolicy, minor: int | None) -> str:
+    """A device node that a container with this GPU needs and that the last scan did not see; empty if all are there.
+
+    The container would not start without it (ALC-04). What is optional is left out instead.
+    """
+    if not (policy.device_specs and policy.nodes_known):
+        return ""
+    needed = (CONTROL_NODE, _gpu_node(minor))
+    return next((node for node in needed if node not in policy.nodes), "")
 
 
 def _nodes(policy: AnswerPolicy, gpus: Mapping[GpuUuid, Listed]) -> Iterator[str]:
     yield CONTROL_NODE
     yield from (node for node in OPTIONAL_NODES if node in policy.nodes)
-    yield from map(_gpu_node, gpus.values())
+    yield from (_gpu_node(listed.minor) for listed in gpus.values())
 
 
-def _gpu_node(listed: Listed) -> str:
-    # By minor number: it is not the NVML index (ALC-03).
-    return f"/dev/nvidia{listed.minor}"
+def _gpu_node(minor: int | None) -> str:
+    # Not by index, which is another number (ALC-03).
+    return f"/dev/nvidia{minor}"
 
 
 def _cut(name: str) -> str:

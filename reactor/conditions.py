@@ -16,7 +16,6 @@ All of that is looked at only when a scan got an answer from this GPU through it
 mended while it does not answer (HLT-05), and nothing lifts while the driver asks for an action.
 
 Which XID is of which class is the table "Ours" of spec/pains.md 1a; a ``Policy`` overrides it.
-``Policy.ignore_all`` covers ECC events and recovery actions too. That a GPU does not answer is overruled by nothing.
 """
 
 from __future__ import annotations
@@ -106,12 +105,7 @@ def policy_from_environment(pairs: Iterable[tuple[str, str]]) -> Policy | tuple[
     enabled, enable_all, more = _tokens("DP_ENABLE_HEALTHCHECKS", values)
     if problems or more:
         return (*problems, *more)
-    return Policy(
-        overrides=tuple((xid, XidClass.IGNORE) for xid in sorted(disabled)),
-        unhealthy=enabled,
-        ignore_all=disable_all,
-        unhealthy_all=enable_all,
-    )
+    return Policy(disabled=disabled, enabled=enabled, disable_all=disable_all, enable_all=enable_all)
 
 
 def _tokens(name: str, values: Mapping[str, str]) -> tuple[frozenset[int], bool, tuple[str, ...]]:
@@ -135,15 +129,17 @@ def _tokens(name: str, values: Mapping[str, str]) -> tuple[frozenset[int], bool,
 
 
 def classify(policy: Policy, xid: int) -> XidClass:
-    """The class in force: what is to be Unhealthy goes before what is to be ignored, both before other overrides.
+    """The class in force: enabled goes before disabled, as upstream has it, and both before the other overrides.
 
-    That is upstream's order. ``unhealthy`` alone says nothing about what lifts the fault, which the table then does.
+    Enabled means Unhealthy and says nothing of what lifts it: that is as given, else as in the table, else unknown.
     """
     own = _CLASS_OF.get(xid, XidClass.UNKNOWN)
-    given = dict(policy.overrides).get(xid, own)
-    if policy.unhealthy_all or xid in policy.unhealthy:
+    given = policy.by_number.get(xid) or policy.by_class.get(own, own)
+    if policy.enable_all or xid in policy.enabled:
         return next((one for one in (given, own) if one in _FAULTS), XidClass.UNKNOWN)
-    return XidClass.IGNORE if policy.ignore_all else given
+    if policy.disable_all or xid in policy.disabled:
+        return XidClass.IGNORE
+    return given
 
 
 # ---------------------------------------------------------------- judging
@@ -205,7 +201,7 @@ def judge_action(
     policy: Policy, action: RecoveryAction | None, wall: float, boot: str, synthetic: bool = False
 ) -> Condition | None:
     """What the driver asks for, on a GPU that nothing else is known against. DRAIN_P2P condemns nobody."""
-    if not _asks(action) or (policy.ignore_all and not policy.unhealthy_all):
+    if not _asks(action) or (policy.disable_all and not policy.enable_all):
         return None
     reboot = action is RecoveryAction.REBOOT
     return Condition(
@@ -272,7 +268,7 @@ def _fold(known: Condition, new: Condition) -> Condition:
 
 def relapsed(policy: Policy, lifted_at: Iterable[float], wall: float) -> bool:
     """Whether a fault now is the third relapse in 24 hours, given when the GPU's earlier conditions were lifted."""
-    return sum(wall - at <= policy.window for at in lifted_at) >= policy.relapses
+    return sum(wall - at <= policy.relapse_window for at in lifted_at) >= policy.relapse_limit
 
 
 # ---------------------------------------------------------------- lifting

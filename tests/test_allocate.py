@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactor.allocate import answer, prefer
+from reactor.allocate import answer, missing_node, prefer
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, device_id
 from reactor.model.kubelet import Answer, Refusal
 from reactor.model.snapshot import AnswerPolicy, Listed, Offer, Snapshot
@@ -187,16 +187,21 @@ def test_nodes_are_taken_from_the_dev_root(root):
 def test_a_missing_control_node_is_the_fault_of_every_id():
     """ALC-04"""
     policy = replace(SPECS, nodes=NODES - {"/dev/nvidiactl"})
-    refusal = refused(answer(snapshot(shared(2, 2), policy), GPU, [ids((0, 0), (1, 0))]))
-    assert refusal == Refusal(message="/dev/nvidiactl is missing under /", faulty=tuple(ids((0, 0), (1, 0))))
+    refusal = refused(answer(snapshot(shared(2, 2), policy), GPU, [ids((0, 0), (1, 0), (0, 0))]))
+    assert refusal == Refusal(message="missing under /: /dev/nvidiactl", faulty=tuple(ids((0, 0), (1, 0))))
 
 
 def test_a_missing_gpu_node_is_the_fault_of_that_gpu():
     policy = replace(SPECS, nodes=NODES - {"/dev/nvidia4"})
     refusal = refused(answer(snapshot(shared(2, 2), policy), GPU, [ids((0, 0), (1, 0), (1, 1))]))
-    assert refusal == Refusal(
-        message=f"/dev/nvidia4 of {uuid(1)} is missing under /", faulty=tuple(ids((1, 0), (1, 1)))
-    )
+    assert refusal == Refusal(message="missing under /: /dev/nvidia4", faulty=tuple(ids((1, 0), (1, 1))))
+
+
+def test_a_missing_node_is_known_before_anyone_asks():
+    policy = replace(SPECS, nodes=NODES - {"/dev/nvidia4"})
+    assert [missing_node(policy, minor) for minor in (3, 4, None)] == ["", "/dev/nvidia4", "/dev/nvidiaNone"]
+    assert missing_node(replace(policy, device_specs=False), 4) == ""
+    assert missing_node(replace(policy, nodes_known=False), 4) == ""
 
 
 def test_nodes_are_not_doubted_before_the_first_look():
@@ -330,6 +335,7 @@ def questions(draw):
     return node, available, must, draw(st.integers(-1, 12))
 
 
+@settings(deadline=None)
 @given(questions())
 def test_a_preference_is_of_the_available_without_repeats_and_no_longer_than_asked(question):
     node, available, must, size = question
@@ -342,6 +348,7 @@ def test_a_preference_is_of_the_available_without_repeats_and_no_longer_than_ask
     assert len(result) == min(max(size, 0), len(usable | set(must)))
 
 
+@settings(deadline=None)
 @given(questions(), st.randoms())
 def test_a_preference_does_not_depend_on_the_order_of_what_is_available(question, random):
     node, available, must, size = question
@@ -350,6 +357,7 @@ def test_a_preference_does_not_depend_on_the_order_of_what_is_available(question
     assert prefer(node, GPU, shuffled, must, size) == prefer(node, GPU, available, must, size)
 
 
+@settings(deadline=None)
 @given(lists, st.data())
 def test_healthy_ids_are_granted_and_others_refused(groups, data):
     node = snapshot(groups, SPECS)

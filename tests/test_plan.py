@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
@@ -275,6 +275,7 @@ def message_size(gpus: Sequence[Gpu], replicas: Sequence[int]) -> int:
     return len(pb.ListAndWatchResponse(devices=devices).SerializeToString())
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([0, 1, 2, 9, 10, 11, 99, 101, 1001]), st.sampled_from([None, 0, 1, 127, 128, 300])),
@@ -379,6 +380,7 @@ inventories = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(configs, inventories)
 def test_every_gpu_is_in_exactly_one_place(config, gpus):
     plan = make_plan(config, gpus)
@@ -388,6 +390,7 @@ def test_every_gpu_is_in_exactly_one_place(config, gpus):
     assert {one for excess in plan.oversize for one in excess.gpus} <= set(plan.unlisted)
 
 
+@settings(deadline=None)
 @given(configs, inventories, st.randoms())
 def test_a_plan_does_not_depend_on_the_order_of_the_gpus(config, gpus, random):
     shuffled = list(gpus)
@@ -395,6 +398,7 @@ def test_a_plan_does_not_depend_on_the_order_of_the_gpus(config, gpus, random):
     assert make_plan(config, shuffled) == make_plan(config, gpus)
 
 
+@settings(deadline=None)
 @given(configs, inventories)
 def test_nothing_under_mps_and_no_unwanted_mig_gpu_is_listed(config, gpus):
     plan = make_plan(config, gpus)
