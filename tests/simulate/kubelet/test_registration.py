@@ -37,7 +37,7 @@ def test_resource_names(name, taken):
 
 
 def test_another_api_version_is_refused():
-    with pytest.raises(RegisterError, match="not supported by kubelet. Supported version is"):
+    with pytest.raises(RegisterError, match="is not supported by kubelet"):
         check("v1", GPU)
 
 
