@@ -17,7 +17,7 @@ import yaml
 from reactor.config.problems import Mark, Problems
 
 MAX_BYTES = 1 << 20
-"""A ConfigMap cannot be larger."""
+"""A ConfigMap cannot be larger. One byte more is enough for a reader to fetch."""
 MAX_NODES = 20_000
 """Counted with aliases expanded, so that a few lines cannot stand for millions of values."""
 MAX_DEPTH = 32
@@ -96,7 +96,7 @@ def _character(text: str, mark: Mark) -> str:
 
 def _decode(data: bytes, problems: Problems) -> str:
     if len(data) > MAX_BYTES:
-        problems.add(Mark(0, 0), "", f"the file has {len(data)} bytes, more than the {MAX_BYTES} that are read")
+        problems.add(Mark(0, 0), "", f"the file is larger than the {MAX_BYTES} bytes that are read")
         raise _Unreadable
     try:
         text = data.decode()

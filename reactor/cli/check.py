@@ -1,0 +1,86 @@
+"""``gpu-reactor check``: every error of a config text before it is rolled out, or the config that it comes to."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentTypeError
+from typing import TYPE_CHECKING
+
+from reactor.cli import add_command
+
+if TYPE_CHECKING:
+    from argparse import Namespace, _SubParsersAction
+
+    from reactor.cli import Parser
+    from reactor.config import Accepted, Rejected
+
+_DESCRIPTION = """\
+Read a config as the agent would. Either every error is printed, each with its place and what was meant, or the whole
+config that the text comes to, defaults written out. Nothing is changed, no GPU and no cluster is needed.
+
+What a text asks for beyond what this version serves is accepted, and told on stderr.
+
+examples:
+  gpu-reactor check config.yaml
+  kubectl get configmap gpu-config -o jsonpath='{.data.config\\.yaml}' | gpu-reactor check -
+  gpu-reactor check --print-schema > config.schema.json     for an editor that speaks JSON schema
+
+exit codes: 0 accepted, 1 rejected or not readable, 2 wrong usage"""
+
+
+def add_parser(subparsers: _SubParsersAction[Parser]) -> None:
+    parser = add_command(
+        subparsers, "check", summary="every error of a config, with its line", description=_DESCRIPTION
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("file", nargs="?", type=_file, metavar="FILE", help="the config; - reads stdin")
+    what.add_argument("--print-schema", action="store_true", help="print the JSON schema of the config and exit")
+    parser.set_defaults(run=run)
+
+
+def run(args: Namespace) -> int:
+    from reactor.config import MAX_BYTES, Rejected, json_schema, parse
+
+    if args.print_schema:
+        print(json_schema(), end="")
+        return 0
+    file: str = args.file
+    try:
+        data = _read(file, MAX_BYTES + 1)
+    except OSError as exc:
+        print(f"gpu-reactor check: {file}: {exc.strerror}", file=sys.stderr)
+        return 1
+    found = parse(data, path="stdin" if file == "-" else file)
+    return _tell_rejected(found) if isinstance(found, Rejected) else _tell_accepted(found)
+
+
+def _file(word: str) -> str:
+    if not word:
+        raise ArgumentTypeError("the name is empty")
+    return word
+
+
+def _read(file: str, limit: int) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read(limit)
+    with open(file, "rb") as stream:
+        return stream.read(limit)
+
+
+def _tell_rejected(found: Rejected) -> int:
+    for problem in found.problems:
+        print(problem.render(found.path))
+    count = len(found.problems)
+    print(f"{found.path}: rejected, {count} {'problem' if count == 1 else 'problems'}", file=sys.stderr)
+    return 1
+
+
+def _tell_accepted(found: Accepted) -> int:
+    from reactor.config import effective
+
+    print(effective(found.config), end="", flush=True)
+    for note in found.notes:
+        print(f"{found.path}: {note}", file=sys.stderr)
+    for entry in found.config.unserved:
+        print(f"{found.path}: not served yet: {entry.path}: {entry.message}", file=sys.stderr)
+    return 0

@@ -1,0 +1,76 @@
+"""The command as a person calls it: output, complaints, exit code."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from reactor.cli import main
+from reactor.config import Accepted, json_schema, parse
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_good_config_is_printed_with_every_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path, "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}]}}\n")
+    assert main(["check", file]) == 0
+    out, err = capsys.readouterr()
+    again = parse(out.encode(), path="")
+    assert isinstance(again, Accepted)
+    assert again.config.time_slicing.resources[0].replicas == 4
+    assert "failOnInitError: true" in out
+    assert err == ""
+
+
+def test_every_error_is_printed_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """CFG-01, CFG-02"""
+    file = write(tmp_path, "sharring: {}\nflags: {renameByDefault: true}\n")
+    assert main(["check", file]) == 1
+    out, err = capsys.readouterr()
+    assert [line.split(" ", 1)[0] for line in out.splitlines()] == [f"{file}:1:1:", f"{file}:2:9:"]
+    assert err == f"{file}: rejected, 2 problems\n"
+
+
+def test_what_is_not_served_is_told_beside_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path, "flags: {gdsEnabled: true}\n")
+    assert main(["check", file]) == 0
+    out, err = capsys.readouterr()
+    assert "# not served yet: flags.gdsEnabled: " in out
+    assert err.startswith(f"{file}: not served yet: flags.gdsEnabled: ")
+
+
+def test_an_empty_file_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """CFG-18"""
+    file = write(tmp_path, "")
+    assert main(["check", file]) == 0
+    assert capsys.readouterr().err == f"{file}: the file is empty: the defaults are in force\n"
+
+
+def test_a_missing_file_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path / "none.yaml")]) == 1
+    assert "No such file or directory" in capsys.readouterr().err
+
+
+def test_stdin_is_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"version: v2\n")))
+    assert main(["check", "-"]) == 1
+    assert capsys.readouterr().out.startswith("stdin:1:10: version: ")
+
+
+def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--print-schema"]) == 0
+    assert capsys.readouterr().out == json_schema()
+
+
+@pytest.mark.parametrize("words", [["check"], ["check", "a", "--print-schema"], ["check", ""]])
+def test_wrong_usage_is_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert "usage" in capsys.readouterr().err
