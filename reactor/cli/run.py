@@ -81,6 +81,7 @@ def _add_flags(parser: Parser) -> None:
         text="where the host's driver root is mounted here (variables DRIVER_ROOT_CTR_PATH, CONTAINER_DRIVER_ROOT; "
         "default /driver-root)",
     )
+    flag("--resync", metavar="SECONDS", text="between looks at the GPUs that nothing asked for (default 30)")
     flag("--grace", metavar="SECONDS", text="for handlers and servers to end after SIGTERM (default 5)")
     flag("--journal", metavar="FILE", text="also write every event, whole, to this file")
     flag("--simulate-nvml", metavar="SPEC", text="run on simulated GPUs, such as 8xH100: nothing served is real")

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from reactor.conditions import policy_from_environment
 from reactor.model.errors import Refused
 from reactor.model.settings import Settings
+from reactor.simulate.nvml.products import parse
 from reactor.status.address import parse_listen
 
 HEALTH_VARIABLES = ("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS")
@@ -84,11 +86,12 @@ def read_settings(args: Namespace, environ: Mapping[str, str]) -> Settings:
         probe_listen=_probe_listen(look),
         node_name=look.text("--node-name", _DEFAULT.node_name, "NODE_NAME"),
         container_driver_root=_driver_root(look),
-        grace=_grace(look),
+        resync=_seconds(look, "--resync", _DEFAULT.resync, least=1),
+        grace=_seconds(look, "--grace", _DEFAULT.grace, least=0),
         allow_inject=bool(args.allow_inject),
         simulate_nvml=_simulate(look),
         journal=look.optional_path("--journal"),
-        environment=tuple((name, environ[name]) for name in HEALTH_VARIABLES if name in environ),
+        environment=_health_variables(environ),
     )
 
 
@@ -140,21 +143,37 @@ def _driver_root(look: _Lookup) -> Path:
     return path
 
 
-def _grace(look: _Lookup) -> float:
-    given = look.find("--grace")
+def _seconds(look: _Lookup, flag: str, default: float, least: float) -> float:
+    given = look.find(flag)
     if given is None:
-        return _DEFAULT.grace
+        return default
     try:
         seconds = float(given.text)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise Refused(f"{given.where}: {given.text!r} is not a number of seconds, such as 5 or 2.5")
+    if not least <= seconds < math.inf:
+        raise Refused(
+            f"{given.where}: {given.text!r} is not a number of seconds from {least:g} on, such as {default:g}"
+        )
     return seconds
 
 
 def _simulate(look: _Lookup) -> str:
     given = look.find("--simulate-nvml")
-    if given is not None and not given.text:
+    if given is None:
+        return ""
+    try:
+        gpus = parse(given.text)
+    except ValueError as exc:
+        raise Refused(f"{given.where}: {exc}") from exc
+    if not gpus:
         raise Refused(f"{given.where} is empty: write what to simulate, such as 8xH100, or leave it out")
-    return "" if given is None else given.text
+    return given.text
+
+
+def _health_variables(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    found = tuple((name, environ[name]) for name in HEALTH_VARIABLES if name in environ)
+    policy = policy_from_environment(found)
+    if isinstance(policy, tuple):
+        raise Refused(f"the variable {'; '.join(policy)}")
+    return found

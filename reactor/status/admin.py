@@ -29,7 +29,7 @@ def answer_admin(
     *,
     state: Callable[[], State],
     snapshot: Callable[[], Snapshot],
-    publish: Callable[[Fact], None],
+    publish: Callable[[Fact], object],
     allow_inject: bool,
     lines: Ring,
 ) -> Handler:
@@ -55,7 +55,7 @@ def _json(document: object) -> Reply:
     return Reply(body=body, content_type="application/json")
 
 
-def _inject(body: bytes, state: State, publish: Callable[[Fact], None]) -> Reply:
+def _inject(body: bytes, state: State, publish: Callable[[Fact], object]) -> Reply:
     try:
         words: object = json.loads(body)
     except (ValueError, RecursionError) as exc:
@@ -75,7 +75,7 @@ async def serve_admin(
     *,
     state: Callable[[], State],
     snapshot: Callable[[], Snapshot],
-    publish: Callable[[Fact], None],
+    publish: Callable[[Fact], object],
     allow_inject: bool,
     lines: Ring,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,

@@ -26,7 +26,7 @@ Bind = Callable[[], Awaitable[Sequence[trio.SocketListener]]]
 async def bind_patiently(
     source: str,
     bind: Bind,
-    publish: Callable[[Fact], None],
+    publish: Callable[[Fact], object],
     task_status: trio.TaskStatus[None],
 ) -> Sequence[trio.SocketListener]:
     """Bind, however long it takes. Counts as started after the first try, whether that went well or not."""

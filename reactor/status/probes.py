@@ -36,7 +36,7 @@ async def serve_probes(
     *,
     state: Callable[[], State],
     loops: Callable[[], Mapping[str, float]],
-    publish: Callable[[Fact], None],
+    publish: Callable[[Fact], object],
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer probes on host:port until cancelled; an empty ``listen`` is no listener.

@@ -56,7 +56,7 @@ def test_a_bad_flag_of_run_is_78(words: tuple[str, ...], capsys: pytest.CaptureF
 def test_a_bad_value_for_run_is_78_and_says_where_it_was(capsys: pytest.CaptureFixture[str]):
     assert main(["run", "--grace", "soon"]) == 78
     assert capsys.readouterr().err == (
-        "gpu-reactor run: --grace: 'soon' is not a number of seconds, such as 5 or 2.5\n"
+        "gpu-reactor run: --grace: 'soon' is not a number of seconds from 0 on, such as 5\n"
     )
 
 

@@ -29,8 +29,8 @@ def test_nothing_said_is_the_defaults():
 def test_every_flag_is_read():
     line = (
         "--config c --kubelet-root k --plugin-dir p --pod-resources-socket r.sock --state-dir s --admin-socket a.sock "
-        "--probe-listen :1 --node-name n --driver-root-ctr-path /d --grace 2.5 --journal j --simulate-nvml 8xH100 "
-        "--allow-inject"
+        "--probe-listen :1 --node-name n --driver-root-ctr-path /d --grace 2.5 --resync 60 --journal j "
+        "--simulate-nvml 8xH100 --allow-inject"
     )
     assert settings(line) == Settings(
         config=Path("c"),
@@ -42,6 +42,7 @@ def test_every_flag_is_read():
         probe_listen=":1",
         node_name="n",
         container_driver_root=Path("/d"),
+        resync=60.0,
         grace=2.5,
         journal=Path("j"),
         simulate_nvml="8xH100",
@@ -97,7 +98,9 @@ def test_the_peer_s_health_variables_are_passed_on_as_they_are():
         ("--admin-socket /" + "x" * 107, "is 108 bytes long, a unix socket takes 107"),
         ("--state-dir=", "--state-dir is empty"),
         ("--journal=", "--journal is empty"),
+        ("--resync 0", "--resync: '0' is not a number of seconds from 1 on, such as 30"),
         ("--simulate-nvml=", "--simulate-nvml is empty"),
+        ("--simulate-nvml 8xH1000", "known products: H100"),
     ],
 )
 def test_a_bad_flag_is_refused_with_what_to_write(line: str, complaint: str):
@@ -111,3 +114,5 @@ def test_a_bad_variable_is_refused_by_its_name():
         settings(KUBELET_SOCKET="")
     with pytest.raises(Refused, match=r"the variable KUBELET_SOCKET: /x/other must end in kubelet\.sock"):
         settings(KUBELET_SOCKET="/x/other")
+    with pytest.raises(Refused, match="the variable DP_DISABLE_HEALTHCHECKS: 'zero' is no XID"):
+        settings(DP_DISABLE_HEALTHCHECKS="zero")
