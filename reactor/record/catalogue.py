@@ -286,7 +286,6 @@ class XidCoalesced(Line, frozen=True, kw_only=True, tag="xid.coalesced"):
     """So many XIDs of one GPU (none named: of all) were reported in this minute; most are not shown."""
 
     level: Level = Level.WARNING
-    burst = 0
     gpu: str = ""
     count: int
     hidden: int

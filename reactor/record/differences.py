@@ -218,8 +218,17 @@ def _grouped(holds: Iterable[Hold]) -> dict[tuple[ResourceName, str], list[Hold]
     return groups
 
 
-_OWN_LINES = ("handler.", "source.", "config.rejected")
-"""Faults of these names begin and end with lines of their own."""
+_OWN_LINES = (
+    "agent.waiting",
+    "checkpoint",
+    "config.rejected",
+    "driver",
+    "handler.",
+    "plan.oversize",
+    "podresources.list",
+    "source.",
+)
+"""Faults whose names begin so are told by lines of their own, of what made them."""
 
 
 def _faults(event: Event, before: State, after: State) -> Iterator[Line]:

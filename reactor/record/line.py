@@ -37,7 +37,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     subject: ClassVar[tuple[str, ...]] = ("gpu", "resource", "handler", "source")
     """Fields that say about what it is: storm limits count for each combination of them."""
     burst: ClassVar[int] = 4
-    """So many lines of one subject in a minute are shown whole; 0: all, for what tells of hidden lines itself."""
+    """So many lines of one subject in a minute are shown whole."""
 
     level: Level = Level.INFO
     synthetic: bool = False

@@ -171,7 +171,6 @@ class LogCoalesced(Line, frozen=True, kw_only=True, tag="log.coalesced"):
     """So many lines of one event and subject (none named: of all) came in this minute; most are not shown."""
 
     level: Level = Level.WARNING
-    burst = 0
     of: str
     """Event name."""
     gpu: str = ""
@@ -189,7 +188,6 @@ class LogDropped(Line, frozen=True, kw_only=True, tag="log.dropped"):
     """Nobody reads the log fast enough: lines were dropped, debug and info first."""
 
     level: Level = Level.WARNING
-    burst = 0
     count: int
     """Since the last such line."""
     total: int

@@ -65,9 +65,6 @@ class Storm:
 
     def admit(self, line: Line, *, at: float, ts: str) -> Iterator[Line]:
         """The line itself, a summary in its place, or nothing."""
-        if line.burst == 0:
-            yield line
-            return
         window = self._windows.get(line.event)
         if window is None:
             window = self._windows[line.event] = _Window(began=at, first_ts=ts, all=_Tally(sample=line))

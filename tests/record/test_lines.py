@@ -9,8 +9,8 @@ import pytest
 from reactor import events as facts
 from reactor.events import Fact
 from reactor.model.condition import WHOLE_GPU, FaultClass, Placement
-from reactor.model.config import Config, ConfigProblem, Flags, MigStrategy, SharedResource, TimeSlicing
-from reactor.model.gpu import Driver, DriverState
+from reactor.model.config import Config, ConfigProblem, Flags, ListedDevices, MigStrategy, SharedResource, TimeSlicing
+from reactor.model.gpu import Driver, DriverState, RecoveryAction
 from reactor.model.hold import CheckpointEntry, PodDevices, PodRef
 from reactor.model.ids import DeviceId, ResourceName
 from reactor.model.kubelet import SocketIdentity, StreamId
@@ -111,6 +111,22 @@ def test_the_relapse_that_needs_a_person_is_told(teller: Teller, log: LogLines) 
     assert log.of("gpu.condemned")[0]["needs_person"] is True
 
 
+def test_a_gpu_that_is_gone_is_told_with_the_address_it_had(teller: Teller, log: LogLines) -> None:
+    away = replace(State(run="r1"), conditions={uuid(5): (condition(),)}, pci={uuid(5): gpu(5).pci})
+    teller.state = replace(away, conditions={})
+    teller.tell(xid(79, 5), away)
+    assert [line["pci"] for line in log] == [gpu(5).pci, gpu(5).pci]
+    assert uuid(5) in str(log.lines[0]["msg"])
+
+
+def test_a_recovery_action_and_a_gpu_whose_condition_stays_are_told_apart(teller: Teller, log: LogLines) -> None:
+    teller.state = replace(node(), conditions={uuid(1): (condition(),)})
+    asked = facts.RecoveryActionChanged(gpu=uuid(0), action=RecoveryAction.RESET)
+    reset = condition(None, reason="reset_required")
+    teller.tell(asked, replace(teller.state, conditions=dict(teller.state.conditions) | {uuid(0): (reset,)}))
+    assert [(line["event"], line["gpu"]) for line in log] == [("recovery.changed", uuid(0)), ("gpu.condemned", uuid(0))]
+
+
 # ---------------------------------------------------------------- GPUs, driver, plan
 
 
@@ -195,6 +211,34 @@ def test_a_rejected_config_names_its_lines_and_is_told_once(teller: Teller, log:
     assert "/c.yaml:1:3: sharing: no (and 10 more)" in str(told["msg"])
 
 
+def test_the_defaults_are_applied_with_nothing_that_differs(teller: Teller, log: LogLines) -> None:
+    teller.tell(
+        facts.ConfigRead(config=Config(), digest="d0", origin=facts.ConfigOrigin.DEFAULT),
+        replace(teller.state, config=ConfigState(config=Config(), digest="d0")),
+    )
+    assert log.events == ["config.read", "config.applied"]
+    assert log.lines[1]["count"] == 0
+    teller.tell(
+        facts.ConfigRead(config=Config(), digest="d1"),
+        replace(teller.state, config=ConfigState(config=Config(), digest="d1")),
+    )
+    assert log.events[2:] == ["config.read"]
+
+
+def test_a_list_of_devices_in_a_config_is_told_in_a_stable_order(teller: Teller, log: LogLines) -> None:
+    def config(*indices: int) -> Config:
+        listed = ListedDevices(indices=frozenset(indices))
+        return Config(time_slicing=TimeSlicing(resources=(SharedResource(name=GPU, replicas=2, devices=listed),)))
+
+    teller.state = replace(node(), config=ConfigState(config=config(0)))
+    teller.tell(
+        facts.ConfigRead(config=config(3, 1, 2), digest="d"),
+        replace(teller.state, config=ConfigState(config=config(3, 1, 2))),
+    )
+    path = "sharing.timeSlicing.resources[0].devices.indices"
+    assert log.lines[1]["changes"] == [{"path": path, "before": "0", "after": "1, 2, 3"}]
+
+
 # ---------------------------------------------------------------- kubelet, holds
 
 
@@ -253,13 +297,20 @@ def test_holds_are_told_by_pod_with_how_long(teller: Teller, log: LogLines) -> N
 
 def test_books_that_cannot_be_read_are_told_when_that_begins_and_ends(teller: Teller, log: LogLines) -> None:
     failed = replace(teller.state, books=Books(list_error="down", checkpoint_error="bad"))
+    teller.tell(facts.CheckpointFailed(error="bad", missing=False), failed)
+    teller.state = replace(failed, books=Books())
     teller.tell(facts.PodsListFailed(error="down"), failed)
     teller.tell(facts.PodsListFailed(error="down"))
     teller.tell(facts.CheckpointFailed(error="bad", missing=False))
     entry = CheckpointEntry(pod_uid="u", container="c", resource=GPU, id=DeviceId(uuid(0)))
     teller.tell(facts.PodsListed(pods=(PodDevices(pod=PodRef("a", "b"), devices=()),), asked_at=0.0))
     teller.tell(facts.CheckpointRead(entries=(entry,), asked_at=0.0))
-    assert log.events == ["podresources.failed", "podresources.answered", "checkpoint.read"]
+    assert log.events == [
+        "checkpoint.failed",
+        "podresources.failed",
+        "podresources.answered",
+        "checkpoint.read",
+    ]
 
 
 # ---------------------------------------------------------------- what fails
