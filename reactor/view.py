@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from reactor.allocate import missing_node
 from reactor.model.config import Config, DeviceListStrategy, HoldsPolicy
 from reactor.model.gpu import Gpu
 from reactor.model.hold import Hold, HoldKey
@@ -154,6 +155,7 @@ class _Lister:
     """Where each held or leaving id is listed: it is in no other resource meanwhile."""
     refused: Mapping[GpuUuid, list[HoldKey]]
     wait: bool
+    answers: AnswerPolicy
 
     @classmethod
     def of(cls, state: State, config: Config) -> _Lister:
@@ -178,6 +180,7 @@ class _Lister:
             elsewhere={key.id: key.resource for key in (*state.holds, *state.leaving)},
             refused=refused,
             wait=config.holds is HoldsPolicy.WAIT,
+            answers=answers(state, config),
         )
 
     def offer(self, name: ResourceName) -> Offer:
@@ -199,12 +202,17 @@ class _Lister:
     def _planned(self, name: ResourceName, group: PlannedGroup) -> Group:
         gpu = self.gpus[group.gpu]
         identity = Identity.SHARED if group.replicas else Identity.WHOLE
-        reason = trouble(self.state, gpu.uuid)
+        reason = trouble(self.state, gpu.uuid) or self._missing_node(gpu)
         if not reason and self.wait:
             reason = _conflict(identity, self.holds.get(gpu.uuid, ()))
         numa = () if gpu.numa is None else (gpu.numa,)
         listed = _expand(gpu.uuid, gpu.index, gpu.minor, group.replicas, reason, numa)
         return self._without_strays(name, gpu.uuid, listed)
+
+    def _missing_node(self, gpu: Gpu) -> str:
+        """Why a pod could not be given this GPU's device nodes, if it is to be given any."""
+        node = missing_node(self.answers, gpu.minor)
+        return f"{node} is missing on this node" if node else ""
 
     def _without_strays(self, name: ResourceName, gpu: GpuUuid, listed: Group) -> Group:
         """Leave out ids that another resource still lists; mark those that were refused for their own fault."""

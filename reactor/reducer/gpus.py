@@ -27,6 +27,9 @@ QUIET = "quiet"
 MISSING_RESYNC = 2.0
 """Seconds between scans while a driver or a GPU is missing: nothing may tell of its return."""
 
+MISSING_FOR = 600.0
+"""How long a GPU that is gone is looked for that often; then it may well be gone for good."""
+
 Conditions = Mapping[GpuUuid, tuple[Condition, ...]]
 
 
@@ -48,7 +51,9 @@ def inventory_taken(state: State, event: Event, fact: InventoryTaken) -> State:
             generation_changed=rebound,
             can_ask=_can_ask(state, inventory, gpu),
         )
-        if before and not after:
+        if after and not before:
+            after = tuple(_judged(state, event, one, gpu.uuid) for one in after)
+        elif before and not after:
             relapses[gpu.uuid] = _recent(state, (*relapses.get(gpu.uuid, ()), event.wall), event.wall)
         found[gpu.uuid] = after
     for known, failure in failed.items():
@@ -110,6 +115,8 @@ def recovery_changed(state: State, event: Event, fact: RecoveryActionChanged) ->
         return state
     before = state.conditions.get(fact.gpu, ())
     after = rules.after_action(state.policy, before, fact.action, event.wall, state.boot, synthetic=fact.synthetic)
+    if after and not before:
+        after = tuple(_judged(state, event, one, fact.gpu) for one in after)
     return _deadlines(_places(_with(state, {**state.conditions, fact.gpu: after}, state.relapses)), event)
 
 
@@ -132,10 +139,15 @@ def _mark(state: State, event: Event, gpu: GpuUuid, condition: Condition | None)
 def _add(
     state: State, event: Event, existing: tuple[Condition, ...], condition: Condition, gpu: GpuUuid
 ) -> tuple[Condition, ...]:
-    """Merge a condition; the first one after too many lifted ones needs a person."""
-    if not existing and rules.relapsed(state.policy, state.relapses.get(gpu, ()), event.wall):
-        condition = replace(condition, needs_person=True)
-    return rules.merge(existing, condition)
+    """Merge a condition into those that the GPU has."""
+    return rules.merge(existing, condition if existing else _judged(state, event, condition, gpu))
+
+
+def _judged(state: State, event: Event, condition: Condition, gpu: GpuUuid) -> Condition:
+    """The first condition after too many lifted ones needs a person."""
+    if rules.relapsed(state.policy, state.relapses.get(gpu, ()), event.wall):
+        return replace(condition, needs_person=True)
+    return condition
 
 
 def _knows(state: State, gpu: GpuUuid) -> bool:
@@ -220,7 +232,9 @@ def _driver(state: State, event: Event, now: DriverState, error: str, inventory:
 def _deadlines(state: State, event: Event) -> State:
     """When to scan again: soon while something is missing, at the end of a quiet time, else after the resync time."""
     missing = state.driver.state is not DriverState.READY or any(
-        condition.fault is FaultClass.UNREACHABLE for found in state.conditions.values() for condition in found
+        condition.fault is FaultClass.UNREACHABLE and event.wall - condition.since < MISSING_FOR
+        for found in state.conditions.values()
+        for condition in found
     )
     deadlines = dict(state.deadlines)
     if isinstance(event.fact, InventoryTaken | InventoryFailed):

@@ -14,7 +14,7 @@ from reactor import plan as planning
 from reactor.events import Advertised, Event, Refused
 from reactor.model.hold import HoldKey
 from reactor.model.ids import GpuUuid, ResourceName, device_id, parse_device_id
-from reactor.plan import Plan, PlannedResource
+from reactor.plan import Plan
 from reactor.reducer import faults
 from reactor.state import Leaving, State
 
@@ -107,18 +107,24 @@ def _replan(state: State, event: Event) -> State:
 
 
 def _keep_oversize(state: State, plan: Plan) -> Plan:
-    """A resource that would not fit stays as it was, on the GPUs that nothing else wants now."""
-    if not plan.oversize:
+    """GPUs whose new resource would not fit stay in the one that they were in."""
+    left = {gpu for over in plan.oversize for gpu in over.gpus}
+    if not left:
         return plan
-    taken = set(index(plan))
-    there = {gpu.uuid for gpu in state.gpus}
-    names = {over.resource for over in plan.oversize}
-    kept: list[PlannedResource] = []
-    for resource in state.plan.resources:
-        groups = tuple(group for group in resource.groups if group.gpu in there and group.gpu not in taken)
-        if resource.name in names and groups:
-            kept.append(replace(resource, groups=groups))
-    return replace(plan, resources=tuple(sorted((*plan.resources, *kept), key=lambda resource: resource.name)))
+    resources = {resource.name: resource for resource in plan.resources}
+    kept: set[GpuUuid] = set()
+    for before in state.plan.resources:
+        groups = tuple(group for group in before.groups if group.gpu in left)
+        if not groups:
+            continue
+        kept.update(group.gpu for group in groups)
+        now = resources.get(before.name)
+        resources[before.name] = replace(now or before, groups=(now.groups if now else ()) + groups)
+    return replace(
+        plan,
+        resources=tuple(resources[name] for name in sorted(resources)),
+        unlisted={gpu: reason for gpu, reason in plan.unlisted.items() if gpu not in kept},
+    )
 
 
 def _settle_leaving(before: State, after: State, event: Event) -> State:

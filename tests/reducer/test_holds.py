@@ -1,0 +1,212 @@
+"""When a hold begins and, above all, when it ends: the three rules of design.md 5, and what must not end it."""
+
+from __future__ import annotations
+
+from reactor import events as e
+from reactor.model.hold import Hold, PodDevices
+from reactor.model.ids import DeviceId, Identity, ResourceName
+from reactor.model.kubelet import SocketIdentity
+from tests.reducer.world import GPU, POD, WHOLE_A, WHOLE_B, A, B, World, key, share
+
+BARE = PodDevices(pod=POD, devices=())
+"""The pod is listed, without devices."""
+
+
+def running(*ids: DeviceId, replicas: int = 0) -> World:
+    """A pod holds these ids, and the kubelet's books have shown it."""
+    world = World(replicas=replicas)
+    world.grant(*ids)
+    world.pods(*ids)
+    world.checkpoint(*ids)
+    return world
+
+
+def test_a_grant_is_a_hold_at_once() -> None:
+    world = World()
+    world.grant(WHOLE_A)
+    assert world.held() == {WHOLE_A}
+    assert world.state.holds[key(WHOLE_A)].granted_at == world.now
+
+
+def test_what_the_kubelets_books_show_is_a_hold_too() -> None:
+    world = World()
+    world.pods(WHOLE_A)
+    world.checkpoint(WHOLE_A, WHOLE_B)
+    assert world.held() == {WHOLE_A, WHOLE_B}
+    assert world.state.holds[key(WHOLE_B)].pod == POD  # the same pod UID
+
+
+def test_ids_of_other_vendors_are_none_of_our_business() -> None:
+    world = World()
+    world.checkpoint(DeviceId("0000:3b:00.1"), resource=ResourceName("mellanox.com/vf"))
+    assert not world.state.holds
+
+
+def test_a_foreign_id_of_a_resource_that_we_serve_stays_listed() -> None:
+    """The kubelet panics if an id that a running pod has is missing, whoever gave it (spec/kubelet.md 14)."""
+    world = World()
+    world.checkpoint(DeviceId("nvidia0"))
+    assert world.listed() == {WHOLE_A: True, WHOLE_B: True, "nvidia0": False}
+
+
+def test_rule_1_frees_after_a_list_was_sent_a_second_after_the_pod_was_gone() -> None:
+    world = running(WHOLE_A)
+    world.pods()  # the List lacks it
+    world.checkpoint(WHOLE_A)  # stale until a list is sent
+    world.now += 1.1
+    world.pods()
+    nudge = world.offer().nudge
+    assert nudge == 1  # the unchanged list is sent again
+    world.checkpoint()
+    assert world.held() == {WHOLE_A}  # not yet: nothing was sent since
+    world.send()
+    world.now += 0.1
+    world.checkpoint()
+    assert not world.held()
+
+
+def test_a_checkpoint_read_before_the_list_was_sent_frees_nobody() -> None:
+    world = running(WHOLE_A)
+    world.pods()
+    world.now += 1.1
+    world.pods()
+    asked = world.now
+    world.now += 0.1
+    world.send()
+    world.tell(e.CheckpointRead(entries=(), asked_at=asked))
+    assert world.held() == {WHOLE_A}
+
+
+def test_rule_2_frees_on_a_kubelet_that_leaves_its_checkpoint_stale() -> None:
+    world = running(WHOLE_A)
+    world.pods()
+    world.checkpoint(WHOLE_A)
+    world.now += 1.9
+    world.pods()
+    assert world.held() == {WHOLE_A}
+    world.now += 0.2
+    world.pods()
+    assert not world.held()
+
+
+def test_a_restarted_kubelet_shows_an_empty_list_and_frees_nobody() -> None:
+    world = running(WHOLE_A)
+    world.kubelet(2)
+    world.checkpoint(WHOLE_A)
+    for _ in range(10):
+        world.pods()
+        world.checkpoint(WHOLE_A)
+        world.now += 1.0
+    assert world.held() == {WHOLE_A}
+
+
+def test_rule_3_frees_a_grant_that_the_books_never_show() -> None:
+    world = World()
+    world.grant(WHOLE_A)
+    world.now += 9.0
+    world.pods()
+    world.checkpoint()
+    assert world.held() == {WHOLE_A}
+    world.now += 1.1
+    world.pods()
+    world.checkpoint()
+    assert not world.held()
+
+
+def test_a_grant_that_the_checkpoint_shows_is_not_freed_by_rule_3() -> None:
+    """A plain init container is never in a List."""
+    world = World()
+    world.grant(WHOLE_A)
+    for _ in range(20):
+        world.now += 1.0
+        world.pods()
+        world.checkpoint(WHOLE_A)
+    assert world.held() == {WHOLE_A}
+
+
+def test_ids_of_an_init_container_are_held_as_long_as_the_pod() -> None:
+    world = running(WHOLE_A, WHOLE_B)
+    for _ in range(5):
+        world.now += 1.0
+        world.pods(WHOLE_A)
+        world.checkpoint(WHOLE_A, WHOLE_B)
+    assert world.held() == {WHOLE_A, WHOLE_B}
+    assert world.offer().nudge == 0
+    world.pods()
+    world.now += 2.1
+    world.pods()
+    assert not world.held()
+
+
+def test_a_kubelet_whose_checkpoint_was_deleted_does_not_free_a_running_pods_gpu() -> None:
+    world = running(WHOLE_A)
+    world.kubelet(2)
+    world.checkpoint()
+    for _ in range(20):
+        world.tell(e.PodsListed(pods=(BARE,), asked_at=world.now))
+        world.send()
+        world.now += 1.0
+        world.checkpoint()
+    assert world.held() == {WHOLE_A}
+    world.pods()
+    world.now += 2.1
+    world.pods()
+    assert not world.held()
+
+
+def test_a_finished_pod_that_is_still_listed_is_freed_once_its_entry_is_gone() -> None:
+    """Up to 1.33 a List shows pods that ended, without devices."""
+    world = running(WHOLE_A)
+    world.tell(e.PodsListed(pods=(BARE,), asked_at=world.now))
+    world.checkpoint()
+    world.now += 1.1
+    world.tell(e.PodsListed(pods=(BARE,), asked_at=world.now))
+    world.send()
+    world.now += 0.1
+    world.checkpoint()
+    assert not world.held()
+
+
+def test_an_unreadable_checkpoint_leaves_rule_2_alone() -> None:
+    """KBL-18"""
+    world = running(WHOLE_A)
+    world.tell(e.CheckpointFailed(error="truncated", missing=False))
+    assert "checkpoint" in world.state.faults
+    assert world.held() == {WHOLE_A}
+    world.pods()
+    world.now += 2.1
+    world.pods()
+    assert not world.held()
+
+
+def test_a_failing_list_frees_nobody() -> None:
+    world = running(WHOLE_A)
+    for _ in range(20):
+        world.now += 1.0
+        world.tell(e.PodsListFailed(error="no such socket"))
+        world.checkpoint(WHOLE_A)
+    assert world.held() == {WHOLE_A}
+
+
+def test_an_id_that_is_granted_again_begins_anew() -> None:
+    world = running(WHOLE_A)
+    world.pods()
+    world.now += 1.9
+    world.grant(WHOLE_A)  # the kubelet gave it to the next pod
+    world.now += 0.2
+    world.pods()
+    assert world.held() == {WHOLE_A}
+    assert world.state.holds[key(WHOLE_A)].pod is None
+
+
+def test_holds_of_an_earlier_life_are_known_before_the_first_list() -> None:
+    hold = Hold(resource=GPU, id=WHOLE_A, gpu=A, identity=Identity.WHOLE, since=1.0, pod=POD)
+    world = World(replicas=2)
+    world.tell(e.StateRestored(holds=(hold,), kubelet=SocketIdentity(1, 1)))
+    assert world.listed() == {
+        WHOLE_A: False,
+        share(A, 0): False,
+        share(A, 1): False,
+        share(B, 0): True,
+        share(B, 1): True,
+    }
