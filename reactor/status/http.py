@@ -22,6 +22,7 @@ REQUEST_SECONDS = 2.0
 SEND_SECONDS = 10.0
 """For the other side to take what one send holds: a reader that stopped must not keep its place."""
 CONNECTIONS = 32
+_LEFT = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class _House:
         try:
             with trio.move_on_after(REQUEST_SECONDS + SEND_SECONDS) as whole:
                 await self._admit(stream, whole)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except _LEFT:
             pass  # The other side went away: that is its right.
         finally:
             await trio.aclose_forcefully(stream)
@@ -187,7 +188,7 @@ class _Visit:
             try:
                 while piece := await more():
                     await self._put(self._piece(piece))
-            except trio.BrokenResourceError:
+            except _LEFT:
                 pass  # Caught inside the nursery, which would wrap it; the next send fails alike.
             nursery.cancel_scope.cancel()
 
@@ -199,6 +200,7 @@ class _Visit:
         with trio.move_on_after(SEND_SECONDS) as scope:
             await self._stream.send_all(data)
         if scope.cancelled_caught:
+            await trio.aclose_forcefully(self._stream)
             raise trio.BrokenResourceError("the other side does not read")
 
     async def _until_hangup(self, scope: trio.CancelScope) -> None:
@@ -206,6 +208,6 @@ class _Visit:
         try:
             while await self._stream.receive_some(HEAD_LIMIT):
                 pass
-        except trio.BrokenResourceError:
+        except _LEFT:
             pass
         scope.cancel()

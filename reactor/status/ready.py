@@ -19,6 +19,9 @@ def why_unready(state: State) -> tuple[str, ...]:
 def _missing(state: State) -> Iterator[str]:
     if state.stopping:
         yield "the agent is stopping"
+    if (waiting := state.faults.get("agent.waiting")) is not None:
+        yield waiting.message
+        return
     config = state.config.config
     if config is None:
         yield "no config is in force, so nothing is served"

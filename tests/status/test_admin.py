@@ -212,6 +212,11 @@ async def test_a_directory_that_cannot_be_made_is_a_fault_and_not_the_end(tmp_pa
         assert isinstance(await agent.until(SourceFailed), SourceFailed)
 
 
+async def test_a_path_that_no_socket_can_have_is_a_fault_and_not_the_end(tmp_path: Path):
+    async with admin(tmp_path / ("x" * 120)) as agent:
+        assert isinstance(await agent.until(SourceFailed), SourceFailed)
+
+
 async def test_it_does_not_remove_a_socket_that_another_agent_put_there(path: Path):
     async with admin(path):
         os.unlink(path)

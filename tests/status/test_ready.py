@@ -8,7 +8,7 @@ from reactor.model.config import ConfigProblem
 from reactor.model.gpu import DriverState
 from reactor.model.kubelet import SocketIdentity
 from reactor.plan import EMPTY
-from reactor.state import ConfigState, DriverStatus, Kubelet, State
+from reactor.state import ConfigState, DriverStatus, Fault, Kubelet, State
 from reactor.status.healthz import why_dead
 from reactor.status.ready import why_unready
 from tests.status.node import GPUS, LIFE, PLUGIN, READY, WHOLE, patient, xid
@@ -92,6 +92,11 @@ def test_a_planned_resource_without_server_registration_or_watcher_is_unready():
 
 def test_an_agent_that_stops_is_not_ready():
     assert why_unready(replace(READY, stopping=True)) == ("the agent is stopping",)
+
+
+def test_an_agent_that_waits_for_another_one_to_leave_says_so():
+    fault = Fault(name="agent.waiting", message="another agent has the directory", since=0)
+    assert why_unready(State(faults={fault.name: fault})) == ("another agent has the directory",)
 
 
 def test_a_loop_that_stands_still_is_dead():
