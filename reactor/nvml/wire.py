@@ -72,6 +72,22 @@ class RawEvent(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+class Message(msgspec.Struct, frozen=True):
+    """From the worker."""
+
+    kind: Literal["hello", "opening", "opened", "touching", "scan", "failed", "renew", "event", "beat", "without"]
+    pid: int = 0
+    index: int | None = None
+    scan: RawScan | None = None
+    state: str = ""
+    error: str = ""
+    spent: bool = False
+    """The worker cannot come to NVML any more, another could."""
+    event: RawEvent | None = None
+    beats: int = 0
+    what: str = ""
+
+
 def inventory(scan: RawScan, generation: int, known: dict[int, Gpu]) -> Inventory:
     """``known`` gives failures the identity of the GPU that was last seen at that index."""
     gpus = tuple(

@@ -1,0 +1,175 @@
+"""One worker process, seen from the agent: how it is started, asked, listened to and ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import sys
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+import trio
+
+from reactor.nvml.wire import Message, RawEvent
+
+log = logging.getLogger(__name__)
+
+_LARGEST = 1 << 18
+_SILENCE = 45.0
+"""Seconds without a sign of life of the event watch: more than its longest pause and a beat."""
+_BOOT = "import sys; sys.path += sys.argv[2:]; from reactor.nvml.worker import main; main()"
+
+
+class Hung(Exception):
+    """A call did not return in time; ``index`` is the GPU it was about, if it was about one."""
+
+    def __init__(self, error: str, index: int | None) -> None:
+        super().__init__(error)
+        self.index = index
+
+
+class Died(Exception):
+    """The worker ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How workers are started."""
+
+    provider: str
+    driver_root: Path
+    dev_root: Path
+    sys_root: Path
+    scan_deadline: float
+    init_deadline: float
+
+    def command(self, descriptor: int) -> list[str]:
+        given = {
+            "fd": descriptor,
+            "provider": self.provider,
+            "driver_root": str(self.driver_root),
+            "dev_root": str(self.dev_root),
+            "sys_root": str(self.sys_root),
+        }
+        # No site module, no environment: the two places it imports from are given, nothing else is looked at.
+        return [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, json.dumps(given), *_import_paths()]
+
+
+def _import_paths() -> list[str]:
+    found = [str(Path(__file__).parents[2])]
+    spec = find_spec("pynvml")
+    if spec is not None and spec.origin is not None:
+        found.append(str(Path(spec.origin).parent))
+    return found
+
+
+class Link:
+    """A running worker. ``listen`` runs for its whole life; one question at a time is asked beside it."""
+
+    def __init__(self, setup: Setup, process: trio.Process, connection: trio.socket.SocketType) -> None:
+        self.process = process
+        self.reported = False
+        """Its end was told, or is nobody's business."""
+        self.beats = 0
+        self._setup = setup
+        self._connection = connection
+        self._decode = msgspec.json.Decoder(Message).decode
+        self._moved = trio.Event()
+        self._answer: Message | None = None
+        self._opening = False
+        self._gone = False
+        self._touched: int | None = None
+
+    @classmethod
+    async def start(cls, setup: Setup) -> Link:
+        """Spawn a worker; it inherits its end of a socket pair and nothing else. Raises OSError."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, ExitStack() as undo:
+            undo.enter_context(ours)
+            descriptor = theirs.fileno()
+            process = await trio.lowlevel.open_process(
+                setup.command(descriptor), pass_fds=(descriptor,), start_new_session=True
+            )
+            undo.pop_all()
+        return cls(setup, process, trio.socket.from_stdlib_socket(ours))
+
+    async def listen(self, hello: Callable[[int], None], event: Callable[[RawEvent], None]) -> None:
+        """Take what the worker says, until it ends or is closed; raises Hung if its event watch falls silent."""
+        room = memoryview(bytearray(_LARGEST))
+        try:
+            while size := await self._receive(room):
+                message = self._decode(room[:size])
+                match message.kind:
+                    case "event":
+                        if message.event is not None:
+                            event(message.event)
+                    case "beat":
+                        self.beats = message.beats
+                    case "hello":
+                        hello(message.pid)
+                    case "without":
+                        log.info("nvml.limited what=%s error=%s", message.what, message.error)
+                    case _:
+                        self._progress(message)
+        except (OSError, trio.ClosedResourceError):
+            pass  # it was ended while it spoke
+        finally:
+            self._gone = True
+            self._moved.set()
+
+    async def _receive(self, room: memoryview) -> int:
+        if not self.beats:
+            return await self._connection.recv_into(room)
+        with trio.move_on_after(_SILENCE):
+            return await self._connection.recv_into(room)
+        raise Hung(f"the event watch gave no sign of life for {_SILENCE:g} s", None)
+
+    def _progress(self, message: Message) -> None:
+        match message.kind:
+            case "opening":
+                self._opening = True
+            case "opened":
+                self._opening = False
+            case "touching":
+                self._touched = message.index
+            case _:
+                self._answer = message
+        self._moved.set()
+        self._moved = trio.Event()
+
+    async def ask(self, skip: Collection[int]) -> Message:
+        """Have it scan; raises Hung if it makes no progress for the deadline, Died if it ends."""
+        self._forget()
+        try:
+            await self._connection.send(json.dumps({"skip": sorted(skip)}).encode())
+        except (OSError, trio.ClosedResourceError) as exc:
+            raise Died(f"NVML worker {self.process.pid} is gone") from exc
+        while self._answer is None:
+            if self._gone:
+                raise Died(f"NVML worker {self.process.pid} ended during a scan")
+            deadline = self._setup.init_deadline if self._opening else self._setup.scan_deadline
+            with trio.move_on_after(deadline) as patience:
+                await self._moved.wait()
+            if patience.cancelled_caught:
+                raise Hung(f"no answer within {deadline:g} s", self._touched)
+        return self._answer
+
+    def _forget(self) -> None:
+        self._answer, self._touched, self._opening = None, None, False
+
+    def close(self) -> None:
+        """Let go of it: its guard ends it, if anything still can."""
+        self._connection.close()
+
+    async def end(self, kill: Callable[[trio.Process], None], grace: float) -> bool:
+        """Kill it; False if it is still there after ``grace`` seconds, stuck in the kernel."""
+        self.close()
+        kill(self.process)
+        with trio.move_on_after(grace, shield=True):
+            await self.process.wait()
+        return self.process.returncode is not None

@@ -1,0 +1,141 @@
+"""The child process that makes NVML calls, so that a call that hangs in the kernel hangs nobody else.
+
+Three threads: one serves requests, one waits for events, one waits for the agent to go away. They speak with the client
+over one socket of whole messages (SOCK_SEQPACKET, JSON), where a message is sent by a single system call and needs no
+lock. Before a GPU is touched its index is said, so that the client knows where a call hung.
+Lean on purpose: no trio, no typing, no dataclasses, no package beside pynvml.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import sys
+import threading
+import time
+
+from reactor.nvml import loading
+from reactor.nvml.library import Library, Record
+from reactor.nvml.loading import NvmlFailed
+from reactor.nvml.watch import Watch
+
+WAIT = 250
+"""Milliseconds of one wait for events."""
+BEAT = 5.0
+"""Seconds between two signs of life of the event watch."""
+LARGEST = 1 << 18
+
+
+class Worker:
+    def __init__(self, connection: socket.socket, given: Record) -> None:
+        self._connection = connection
+        self._driver_root = str(given["driver_root"])
+        self._dev_root = str(given["dev_root"])
+        self._sys_root = str(given["sys_root"])
+        self._provider = str(given["provider"])
+        self._library: Library | None = None
+        self._loaded: tuple[str, int, int] | None = None
+        self._told: set[str] = set()
+
+    def tell(self, message: Record) -> None:
+        try:
+            self._connection.send(json.dumps(message).encode())
+        except OSError:
+            os._exit(0)  # the agent is gone
+
+    def serve(self) -> None:
+        """Answer requests until the client closes its end."""
+        threading.Thread(target=self._guard, daemon=True).start()
+        self.tell({"kind": "hello", "pid": os.getpid()})
+        while data := self._connection.recv(LARGEST):
+            request = json.loads(data)
+            try:
+                answer = self._scan(frozenset(request["skip"]))
+            except NvmlFailed as exc:
+                # The driver is gone, or the library may be older than it: only a new process gets to it again.
+                spent = self._opened or exc.state == "mismatch"
+                answer = {"kind": "failed", "state": exc.state, "error": str(exc), "spent": spent}
+            self.tell(answer)
+
+    @property
+    def _opened(self) -> bool:
+        return self._library is not None
+
+    def _scan(self, skip: frozenset[int]) -> Record:
+        if self._library is None:
+            stale = self._open()
+            if stale:
+                return {"kind": "renew", "error": stale}
+        assert self._library is not None
+        moved = self._library.moved()
+        if moved:
+            return {"kind": "renew", "error": moved}
+        self._watch.skip = skip
+        found = self._library.scan(skip)
+        if not self._waiting.is_alive():
+            self._waiting.start()
+        for what, error in self._library.without.items():
+            if what not in self._told:
+                self._told.add(what)
+                self.tell({"kind": "without", "what": what, "error": error})
+        return {"kind": "scan", "scan": found}
+
+    def _open(self) -> str:
+        """Load and initialise; returns why only a new process can: the library was replaced since it was loaded."""
+        now = loading.identity(self._driver_root)
+        if self._loaded is not None and self._loaded != now:
+            return "another libnvidia-ml.so.1 was installed"
+        functions = loading.load(self._driver_root, self._provider)
+        self._loaded = now
+        library = Library(functions, dev_root=self._dev_root, sys_root=self._sys_root, touching=self._touching)
+        self.tell({"kind": "opening"})
+        library.open()
+        self.tell({"kind": "opened"})
+        self._library = library
+        self._watch = Watch(library, self._event)
+        self._waiting = threading.Thread(target=self._wait, daemon=True)
+        return ""
+
+    def _touching(self, index: int | None) -> None:
+        self.tell({"kind": "touching", "index": index})
+
+    def _event(self, event: Record) -> None:
+        self.tell({"kind": "event", "event": event})
+
+    def _wait(self) -> None:
+        """The event watch; a wait is never abandoned, so that no event set is freed under one."""
+        try:
+            beat = 0.0
+            while True:
+                pause = self._watch.turn(WAIT)
+                now = time.monotonic()
+                if now >= beat:
+                    self.tell({"kind": "beat", "beats": self._watch.beats})
+                    beat = now + BEAT
+                if pause:
+                    time.sleep(pause)
+        except Exception:  # noqa: BLE001 - a watch that dies must not leave the GPUs unwatched in silence
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+
+    def _guard(self) -> None:
+        """End with the agent, also while a call hangs.
+
+        The parent-death signal would not do: it is tied to the thread that spawned us, which is a short-lived one.
+        """
+        poll = select.poll()
+        poll.register(self._connection, 0)  # hang-up is always told
+        poll.poll()
+        os._exit(0)
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    Worker(socket.socket(fileno=int(given["fd"])), given).serve()
+    os._exit(0)  # the event watch may be in a wait: nothing of NVML is freed under it
+
+
+if __name__ == "__main__":
+    main()
