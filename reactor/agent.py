@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -29,7 +29,7 @@ from reactor.conditions import policy_from_environment
 from reactor.config import Accepted, parse
 from reactor.handlers.advertise import Advertise
 from reactor.handlers.discover import Discover
-from reactor.handlers.register import Register
+from reactor.handlers.register import Register, Servers
 from reactor.handlers.remember import Remember, StateFile, recall
 from reactor.kubelet.books import list_pods, read_checkpoint
 from reactor.kubelet.desk import Desk
@@ -37,9 +37,11 @@ from reactor.kubelet.servers import PluginServers
 from reactor.lock import one_agent
 from reactor.model.condition import Policy
 from reactor.model.config import Config
+from reactor.model.gpu import Inventory
 from reactor.model.ids import DeviceId, ResourceName
 from reactor.model.kubelet import StreamId
 from reactor.model.settings import Settings
+from reactor.model.snapshot import Snapshot
 from reactor.nvml import Nvml, NvmlClient
 from reactor.record.recorder import LogHandler, Recorder
 from reactor.record.writer import LogWriter
@@ -67,19 +69,22 @@ def main(settings: Settings, hardware: Hardware | None = None) -> int:
 @asynccontextmanager
 async def host_nvml(settings: Settings) -> AsyncIterator[Nvml]:
     """The host's NVML, behind the worker process."""
-    yield NvmlClient(driver_root=settings.container_driver_root, dev_root=settings.dev_root)
+    root = settings.container_driver_root
+    yield NvmlClient(driver_root=root, dev_root=root if (root / "dev").is_dir() else Path("/"))
 
 
 async def _run(settings: Settings, hardware: Hardware) -> None:
     ring = Ring()
     async with _log(settings, ring) as recorder, open_door() as door, hardware(settings) as nvml:
         bus = Bus((), recorder=recorder)
-        desk = Desk(answer=allocate.answer, prefer=allocate.prefer, reports=_Reports(door, bus))
+        desk = Desk(
+            answer=allocate.answer,
+            prefer=allocate.prefer,
+            reports=Reports(lambda fact: door.emit(partial(bus.publish, fact))),
+        )
         servers = PluginServers(door, desk, directory=settings.directory, kubelet_socket=settings.kubelet_socket)
         file = StateFile(settings.state_dir)
-        advertise = Advertise(servers.post)
-        for handler in (Discover(nvml.scan), advertise, Register(servers), Remember(file.save)):
-            bus.add(handler)
+        advertise = add_handlers(bus, scan=nvml.scan, servers=servers, post=servers.post, save=file.save)
         async with trio.open_nursery() as outer:
             await outer.start(bus.supervise, SignalSource(publish=bus.publish))
             await outer.start(nvml.run)
@@ -94,9 +99,24 @@ async def _run(settings: Settings, hardware: Hardware) -> None:
             if lock is not None:
                 with lock:
                     _begin(settings, bus, file)
-                    await _work(settings, bus, _sources(settings, bus, door, nvml, servers))
+                    await work(bus, _sources(settings, bus, door, nvml, servers), settings.grace)
                     await servers.aclose(settings.grace)
             outer.cancel_scope.cancel()
+
+
+def add_handlers(
+    bus: Bus,
+    *,
+    scan: Callable[[], Awaitable[Inventory]],
+    servers: Servers,
+    post: Callable[[Snapshot], None],
+    save: Callable[[bytes], Awaitable[None]],
+) -> Advertise:
+    """Every handler there is."""
+    advertise = Advertise(post)
+    for handler in (Discover(scan), advertise, Register(servers), Remember(save)):
+        bus.add(handler)
+    return advertise
 
 
 def _begin(settings: Settings, bus: Bus, file: StateFile) -> None:
@@ -111,7 +131,7 @@ def _begin(settings: Settings, bus: Bus, file: StateFile) -> None:
         resync=settings.resync,
     )
     data, problem = file.read()
-    restored = recall(data, _reparse)
+    restored = recall(data, reparse)
     if restored.problem:
         file.set_aside()
     if problem:
@@ -144,7 +164,7 @@ def _sources(settings: Settings, bus: Bus, door: Door, nvml: Nvml, servers: Plug
     )
 
 
-async def _work(settings: Settings, bus: Bus, sources: Sequence[Source]) -> None:
+async def work(bus: Bus, sources: Sequence[Source], grace: float) -> None:
     """Run until the state says that it is time to stop; then sources end first, handlers within the grace time."""
     async with trio.open_nursery() as work:
         await work.start(bus.run)
@@ -154,13 +174,18 @@ async def _work(settings: Settings, bus: Bus, sources: Sequence[Source]) -> None
             await bus.until(lambda state: state.stopping)
             bus.publish(e.AgentStopping(reason="asked to by a signal"))
             sensing.cancel_scope.cancel()
-        with trio.move_on_after(settings.grace):
+        with trio.move_on_after(grace):
             await bus.quiet()
         work.cancel_scope.cancel()
 
 
 def _serve_status(
-    outer: trio.Nursery, settings: Settings, bus: Bus, advertise: Advertise, loops: _Loops, ring: Ring
+    outer: trio.Nursery,
+    settings: Settings,
+    bus: Bus,
+    advertise: Advertise,
+    loops: _Loops,
+    ring: Ring,
 ) -> None:
     outer.start_soon(
         partial(serve_probes, settings.probe_listen, state=lambda: bus.state, loops=loops.ages, publish=bus.publish)
@@ -185,7 +210,7 @@ def _boot_id() -> str:
         return ""
 
 
-def _reparse(text: str, path: str) -> Config | None:
+def reparse(text: str, path: str) -> Config | None:
     """The config of an earlier life; None if this version refuses it."""
     read = parse(text.encode(), path=path)
     return read.config if isinstance(read, Accepted) else None
@@ -233,15 +258,11 @@ async def _turn() -> None:
     """Being run is the answer."""
 
 
-class _Reports:
-    """What happens at the desk, as facts on the bus."""
+class Reports:
+    """What happens at the desk, as facts. ``emit`` is called in the desk's thread."""
 
-    def __init__(self, door: Door, bus: Bus) -> None:
-        self._door = door
-        self._bus = bus
-
-    def _emit(self, fact: e.Fact) -> None:
-        self._door.emit(self._bus.publish, fact)
+    def __init__(self, emit: Callable[[e.Fact], None]) -> None:
+        self._emit = emit
 
     def stream_opened(self, resource: ResourceName, socket: str, stream: StreamId) -> None:
         self._emit(e.StreamOpened(resource=resource, socket=socket, stream=stream))

@@ -13,7 +13,7 @@ from enum import StrEnum
 from reactor.model.condition import Condition, Placement, Policy
 from reactor.model.config import Config, ConfigProblem
 from reactor.model.gpu import DriverState, Inventory, RecoveryAction
-from reactor.model.hold import CheckpointEntry, Hold, PodDevices
+from reactor.model.hold import CheckpointEntry, Hold, HoldKey, PodDevices
 from reactor.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
 from reactor.model.kubelet import SocketIdentity, StreamId
 
@@ -75,6 +75,7 @@ class StateRestored(Fact):
     config_digest: str = ""
     config_text: str = field(default="", repr=False)
     holds: tuple[Hold, ...] = ()
+    freed: Mapping[HoldKey, str] = field(default_factory=dict)
     conditions: Mapping[GpuUuid, tuple[Condition, ...]] = field(default_factory=dict)
     relapses: Mapping[GpuUuid, tuple[float, ...]] = field(default_factory=dict)
     pci: Mapping[GpuUuid, PciAddress] = field(default_factory=dict)

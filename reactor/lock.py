@@ -15,7 +15,7 @@ import trio
 RETRY = 0.25
 
 
-async def one_agent(directory: Path, *, waiting: Callable[[str], None], wanted: Callable[[], bool]) -> Lock | None:
+async def one_agent(directory: Path, *, waiting: Callable[[str], object], wanted: Callable[[], bool]) -> Lock | None:
     """Take the lock of ``directory``; None once it is not wanted. ``waiting`` is told each new reason why not yet."""
     told = ""
     while wanted():

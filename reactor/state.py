@@ -159,6 +159,8 @@ class State:
 
     plan: Plan = EMPTY
     holds: Mapping[HoldKey, Hold] = field(default_factory=dict)
+    freed: Mapping[HoldKey, str] = field(default_factory=dict)
+    """Ids whose pod ended while the kubelet's checkpoint still has them for it (its UID): that entry holds nothing."""
     leaving: Mapping[HoldKey, Leaving] = field(default_factory=dict)
     refused: Mapping[HoldKey, str] = field(default_factory=dict)
     """Ids that Allocate refused for their own fault, with the reason: Unhealthy until the next good scan."""

@@ -18,7 +18,7 @@ from reactor.events import Event, Fact, Remembered, StateRestored
 from reactor.model.condition import Condition
 from reactor.model.config import Config
 from reactor.model.errors import Transient
-from reactor.model.hold import Hold
+from reactor.model.hold import Hold, HoldKey
 from reactor.model.ids import GpuUuid, PciAddress
 from reactor.model.kubelet import SocketIdentity
 from reactor.state import State
@@ -36,6 +36,7 @@ class Memory:
     config_digest: str = ""
     config_path: str = ""
     holds: tuple[Hold, ...] = ()
+    freed: tuple[tuple[HoldKey, str], ...] = ()
     conditions: Mapping[GpuUuid, tuple[Condition, ...]] = field(default_factory=dict)
     relapses: Mapping[GpuUuid, tuple[float, ...]] = field(default_factory=dict)
     pci: Mapping[GpuUuid, PciAddress] = field(default_factory=dict)
@@ -54,6 +55,7 @@ def memory(state: State) -> Memory:
         config_digest=state.config.digest,
         config_path=state.config.path,
         holds=tuple(_lasting(hold) for hold in state.holds.values()),
+        freed=tuple(state.freed.items()),
         conditions=sticky,
         relapses=state.relapses,
         pci={uuid: place for uuid, place in state.pci.items() if uuid in sticky},
@@ -86,6 +88,7 @@ def recall(data: bytes | None, parse: Callable[[str, str], Config | None]) -> St
         config_digest=kept.config_digest if config else "",
         config_text=kept.config_text if config else "",
         holds=kept.holds,
+        freed=dict(kept.freed),
         conditions=kept.conditions,
         relapses=kept.relapses,
         pci=kept.pci,
@@ -108,6 +111,7 @@ class Remember:
         moved = (
             after.config.text is not before.config.text
             or after.holds is not before.holds
+            or after.freed is not before.freed
             or after.conditions is not before.conditions
             or after.relapses is not before.relapses
             or after.kubelet.last != before.kubelet.last

@@ -182,6 +182,7 @@ def _restored(state: State, event: e.Event, fact: e.StateRestored) -> State:
     return replace(
         state,
         holds={hold.key: hold for hold in fact.holds} | dict(state.holds),
+        freed=fact.freed or state.freed,
         conditions=fact.conditions or state.conditions,
         relapses=fact.relapses or state.relapses,
         pci=fact.pci or state.pci,

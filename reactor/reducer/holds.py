@@ -82,6 +82,7 @@ def advertised(state: State, event: Event, fact: Advertised) -> State:
 def pods_listed(state: State, event: Event, fact: PodsListed) -> State:
     holds: Holds = dict(state.holds)
     pods = frozenset(pod.pod for pod in fact.pods)
+    freed = dict(state.freed)
     shown: set[HoldKey] = set()
     for pod in fact.pods:
         for resource, one, numa in pod.devices:
@@ -96,11 +97,14 @@ def pods_listed(state: State, event: Event, fact: PodsListed) -> State:
         left = _without_pod(state, hold, pods, fact.asked_at)
         if left is None:
             del holds[key]
+            if hold.pod_uid:
+                freed[key] = hold.pod_uid
         else:
             holds[key] = left
     listed_at, known = fact.asked_at, state.books
     books = replace(known, listed_at=listed_at, list_error="", pods=known.pods if known.pods == pods else pods)
-    state = faults.end(replace(state, books=books), "podresources.list")
+    state = replace(state, books=books, freed=state.freed if freed == state.freed else freed)
+    state = faults.end(state, "podresources.list")
     return _nudge(_with(state, holds), event)
 
 
@@ -126,9 +130,12 @@ def list_failed(state: State, event: Event, fact: PodsListFailed) -> State:
 def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
     holds: Holds = dict(state.holds)
     seen: dict[HoldKey, tuple[str, tuple[int, ...]]] = {}
+    freed: dict[HoldKey, str] = {}
     for entry in fact.entries:
         key = HoldKey(entry.resource, entry.id)
-        if key in holds or _concerns(state, key):
+        if state.freed.get(key) == entry.pod_uid:
+            freed[key] = entry.pod_uid
+        elif key in holds or _concerns(state, key):
             seen[key] = (entry.pod_uid, entry.numa)
     for key, (uid, numa) in seen.items():
         shown = _shown(state, event, holds.get(key), key, numa=numa)
@@ -148,8 +155,8 @@ def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
         checkpoint_life=state.kubelet.life,
         checkpoint_ids=state.books.checkpoint_ids if state.books.checkpoint_ids == seen.keys() else frozenset(seen),
     )
-    if books != state.books:
-        state = replace(state, books=books)
+    if books != state.books or freed != state.freed:
+        state = replace(state, books=books, freed=state.freed if freed == state.freed else freed)
     return _nudge(_with(faults.end(state, "checkpoint"), holds), event)
 
 

@@ -69,6 +69,7 @@ class KubeletSource:
         look: Callable[[Path], SocketIdentity | str] = presence.look,
         identity: Callable[[Path], SocketIdentity | None] = presence.identity,
         watch: Watch = watch_directory,
+        exists: Callable[[Path], bool] = Path.is_socket,
     ) -> None:
         self._directory = directory
         self._socket = kubelet_socket
@@ -79,6 +80,7 @@ class KubeletSource:
         self._look = look
         self._identity = identity
         self._watch = watch
+        self._exists = exists
         self._woken = trio.Event()
         self._told: SocketIdentity | str = ""
         """What was published last: an identity, or why there is none; empty: nothing yet."""
@@ -174,7 +176,7 @@ class KubeletSource:
 
     def _check_sockets(self) -> None:
         sockets = self._sockets()
-        missing = {name: resource for resource, name in sockets.items() if not (self._directory / name).is_socket()}
+        missing = {name: resource for resource, name in sockets.items() if not self._exists(self._directory / name)}
         for name in missing.keys() - self._gone:
             self._publish(PluginSocketGone(resource=missing[name], socket=name))
         self._gone = frozenset(missing)

@@ -89,6 +89,19 @@ def test_rule_2_frees_on_a_kubelet_that_leaves_its_checkpoint_stale() -> None:
     assert not world.held()
 
 
+def test_a_stale_checkpoint_entry_of_a_pod_that_ended_holds_nothing() -> None:
+    """A kubelet 1.29 keeps it until its next Allocate."""
+    world = running(WHOLE_A)
+    world.pods()
+    world.checkpoint(WHOLE_A)
+    world.now += 2.1
+    world.pods()
+    world.checkpoint(WHOLE_A)
+    assert not world.held()
+    world.checkpoint(WHOLE_A, uid="next")  # the next pod has it
+    assert world.held() == {WHOLE_A}
+
+
 def test_a_restarted_kubelet_shows_an_empty_list_and_frees_nobody() -> None:
     world = running(WHOLE_A)
     world.kubelet(2)

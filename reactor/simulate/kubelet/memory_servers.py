@@ -68,6 +68,11 @@ class MemoryServers:
     async def settle(self) -> None:
         await trio.lowlevel.checkpoint()
 
+    def drop(self) -> None:
+        """The process is gone: its connections end, its socket files stay."""
+        for plug in self._plugs.values():
+            plug.close()
+
     async def aclose(self, grace: float) -> None:
         for resource in tuple(self._plugs):
             await self.close(resource)
