@@ -7,10 +7,11 @@ each group is encoded once and kept, and a change of one GPU in many thousand id
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.kubelet.groups import Group, PerGroup
-from reactor.model.snapshot import Listed, Offer
+from reactor.model.snapshot import Offer
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
@@ -51,16 +52,40 @@ def list_bytes(offer: Offer) -> int:
 
 
 def _plain(group: Group) -> bytes:
-    return pb.ListAndWatchResponse(devices=[_device(listed) for listed in group]).SerializeToString()
+    return b"".join([_device(listed.id, _tail(listed.healthy, ())) for listed in group])
 
 
 def _placed(group: Group) -> bytes:
-    devices = [_device(listed) for listed in group]
-    for listed, device in zip(group, devices, strict=True):
-        if listed.numa:
-            device.topology.CopyFrom(pb.TopologyInfo(nodes=[pb.NUMANode(ID=node) for node in listed.numa]))
-    return pb.ListAndWatchResponse(devices=devices).SerializeToString()
+    return b"".join([_device(listed.id, _tail(listed.healthy, listed.numa)) for listed in group])
 
 
-def _device(listed: Listed) -> pb.Device:
-    return pb.Device(ID=listed.id, health=HEALTHY if listed.healthy else UNHEALTHY)
+def _device(name: str, tail: bytes) -> bytes:
+    """One entry of the list: field 1, a message that begins with the id, also field 1, and ends as its equals do.
+
+    Written by hand: building a message object for each of 60 000 ids would keep Allocate waiting for 0.1 s.
+    """
+    raw = name.encode()
+    device = _FIELD_1 + _varint(len(raw)) + raw + tail
+    return _FIELD_1 + _varint(len(device)) + device
+
+
+_FIELD_1 = b"\x0a"
+
+
+@lru_cache(maxsize=1024)
+def _tail(healthy: bool, numa: tuple[int, ...]) -> bytes:
+    """What follows the id: the same for all ids of one health and place."""
+    device = pb.Device(health=HEALTHY if healthy else UNHEALTHY)
+    if numa:
+        device.topology.CopyFrom(pb.TopologyInfo(nodes=[pb.NUMANode(ID=node) for node in numa]))
+    return device.SerializeToString()
+
+
+@lru_cache(maxsize=1024)
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import time
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.kubelet.encode import ListEncoder, list_bytes
+from reactor.model.ids import DeviceId
+from reactor.model.snapshot import Listed
 from tests.kubelet.fakes import group, offer
 
 
@@ -16,6 +21,22 @@ def test_the_message_is_what_protobuf_would_make_of_the_whole_list() -> None:
         (listed.id, "Healthy" if listed.healthy else "Unhealthy", list(listed.numa)) for listed in content.devices()
     ]
     assert read.SerializeToString() == ListEncoder().encode(content).data
+
+
+@given(st.lists(st.tuples(st.text(max_size=300), st.booleans(), st.lists(st.integers(0, 300), max_size=3)), max_size=5))
+def test_any_ids_are_encoded_as_protobuf_does(rows: list[tuple[str, bool, list[int]]]) -> None:
+    listed = tuple(
+        Listed(id=DeviceId(name), gpu=None, index=None, minor=None, share=None, healthy=healthy, numa=tuple(numa))
+        for name, healthy, numa in rows
+    )
+    expected = pb.ListAndWatchResponse()
+    for one in listed:
+        device = expected.devices.add(ID=one.id, health="Healthy" if one.healthy else "Unhealthy")
+        device.topology.nodes.extend(pb.NUMANode(ID=node) for node in one.numa)
+        if not one.numa:
+            device.ClearField("topology")
+    read = pb.ListAndWatchResponse.FromString(ListEncoder().encode(offer(listed, topology=True)).data)
+    assert read == expected
 
 
 def test_no_topology_is_sent_unless_the_offer_says_so() -> None:
