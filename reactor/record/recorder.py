@@ -24,6 +24,7 @@ class Recorder:
     """What the bus calls for each event.
 
     ``sink`` takes whole lines, newline included, from any thread; ``dropped`` says how many the sink has lost.
+    ``run`` names this life of the agent until the state knows it.
     """
 
     def __init__(
@@ -31,17 +32,19 @@ class Recorder:
         sink: Sink,
         *,
         node: str,
+        run: str = "",
         threshold: Level = Level.INFO,
         dropped: Callable[[], int] = lambda: 0,
     ) -> None:
         self._sink = sink
         self._node = node
+        self._run = run
         self._threshold = threshold.rank
         self._dropped = dropped
         self._dropped_told = 0
         self._storm = Storm()
         self._at = 0.0
-        self._stamp = Stamp(seq=0, cause=None, ts=timestamp(0.0), run="", node=node)
+        self._stamp = Stamp(seq=0, cause=None, ts=timestamp(0.0), run=run, node=node)
         # Only records of ``logging`` come from other threads than the bus.
         self._lock = threading.Lock()
 
@@ -50,7 +53,7 @@ class Recorder:
         with self._lock:
             self._at = event.at
             self._stamp = Stamp(
-                seq=event.seq, cause=event.cause, ts=timestamp(event.wall), run=after.run, node=self._node
+                seq=event.seq, cause=event.cause, ts=timestamp(event.wall), run=after.run or self._run, node=self._node
             )
             self._write(self._storm.passed(event.at))
             self._report_dropped()
@@ -99,5 +102,9 @@ class LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         level = next((ours for theirs, ours in _LEVELS if record.levelno >= theirs), Level.DEBUG)
         error = repr(record.exc_info[1]) if record.exc_info and record.exc_info[1] else ""
-        line = LogEmitted(level=level, logger=record.name, error=error, msg=record.getMessage())
+        try:
+            told = record.getMessage()
+        except (TypeError, ValueError):  # a library's own slip in its arguments must not come back to it from here
+            told = str(record.msg)
+        line = LogEmitted(level=level, logger=record.name, error=error, msg=told)
         self._recorder.emit(line, wall=record.created)

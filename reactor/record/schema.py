@@ -49,6 +49,16 @@ each doubling and at the end of the minute (`xid.coalesced`, `log.coalesced`). W
 begins, at each doubling of attempts, and when it ends. `log.dropped` says that nobody read the log fast enough.
 
 The schema is `config/events.schema.json`.
+
+| here | OpenTelemetry | ECS | CloudEvents |
+|---|---|---|---|
+| `event` | EventName | `event.action` | `type`, with `v` |
+| `ts` | Timestamp | `@timestamp` | `time` |
+| `level` | SeverityNumber 5, 9, 13, 17 | `log.level` | |
+| `node` | `k8s.node.name` | `host.name` | `source` |
+| `gpu` | `hw.id`, with `hw.type` gpu | | `subject` |
+| `run`, `seq`, `event` | | `event.id` | `id` |
+| `msg` | Body | `message` | |
 """
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from reactor.events import DeadlinePassed, WorkerStarted
+from reactor.events import AgentWaiting, DeadlinePassed, WorkerStarted
 from reactor.record import Level, LogHandler, Recorder, render
 from reactor.record.render import wants_colour
+from reactor.state import State
 from tests.loglines import LogLines
 from tests.record.world import Teller
 
@@ -48,6 +49,19 @@ def test_what_a_library_logs_is_a_line_at_its_level(teller: Teller, log: LogLine
         ("debug", "detail"),
     ]
     assert (told[1]["error"], told[1]["logger"], told[1]["seq"]) == ("ValueError('odd')", "tests.some.library", 1)
+
+
+def test_a_library_that_logs_wrongly_gets_no_error_back(log: LogLines, teller: Teller) -> None:
+    record = logging.LogRecord("lib", logging.WARNING, __file__, 1, "%d of %d", ("one",), None)
+    LogHandler(teller.recorder).handle(record)
+    assert [line["msg"] for line in log] == ["%d of %d"]
+
+
+def test_lines_before_the_agent_has_started_name_the_run(log: LogLines) -> None:
+    recorder = Recorder(log, node="node-1", run="r9")
+    Teller(recorder, state=State()).tell(AgentWaiting(reason="another agent"))
+    Teller(recorder, state=State(run="r10")).tell(WorkerStarted(pid=1))
+    assert [line["run"] for line in log] == ["r9", "r10"]
 
 
 def test_a_library_that_logs_without_end_is_summed_up(teller: Teller, log: LogLines, library: logging.Logger) -> None:
