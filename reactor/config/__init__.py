@@ -6,7 +6,8 @@ the rules that span several values and builds the model's ``Config``. A text is 
 
 from reactor.config.document import MAX_BYTES
 from reactor.config.effective import effective
+from reactor.config.fetch import fetch
 from reactor.config.parse import Accepted, Rejected, parse
 from reactor.config.published import json_schema
 
-__all__ = ["MAX_BYTES", "Accepted", "Rejected", "effective", "json_schema", "parse"]
+__all__ = ["MAX_BYTES", "Accepted", "Rejected", "effective", "fetch", "json_schema", "parse"]

@@ -6,5 +6,6 @@ the next and arrive without order; whoever is woken looks for itself.
 """
 
 from reactor.watch.directory import watch
+from reactor.watch.mounts import is_mount_point
 
-__all__ = ["watch"]
+__all__ = ["is_mount_point", "watch"]

@@ -30,29 +30,31 @@ async def watch(
 ) -> None:
     """Call ``changed`` after each change in ``directory``, after each (re-)arming, and ``poll`` seconds of silence.
 
-    Runs until cancelled. Started (``await nursery.start(...)``) means armed, so a reading taken after that misses
-    nothing; if the directory is missing it is started all the same, and ``changed`` is called each second until it can
-    be watched. ``names`` says which file names matter; a change of the directory itself always does.
+    ``directory`` is an absolute path. Runs until cancelled. Started (``await nursery.start(...)``) means armed, so a
+    reading taken after that misses nothing; if the directory is missing it is started all the same, and ``changed`` is
+    called each second until it can be watched. ``names`` says which file names matter; a change of the directory itself
+    always does.
 
-    A change is told one to two ``step`` after it happened, and cancellation takes up to one: a shorter step costs idle
-    CPU (50 ms: about 85 ms of CPU a minute; 250 ms: about 17).
+    A change is told one to two ``step`` after it happened, and cancellation takes up to one. watchfiles looks at what
+    it heard once a step, so a shorter one costs idle CPU (of a minute, 50 ms: about 85 ms; 250 ms: about 17 ms).
     """
-    started = False
+    armed = await trio.to_thread.run_sync(_arm, directory)
+    task_status.started()
     while True:
-        armed = await trio.to_thread.run_sync(_arm, directory)
-        if started:
-            changed()
-        else:
-            task_status.started()
-            started = True
-        if armed is None:
-            await trio.sleep(min(poll, _REARM))
-            continue
+        if isinstance(armed, str):
+            log.warning("%s is not watched, only looked at each second: %s", directory, armed)
+            while isinstance(armed, str):
+                await trio.sleep(min(poll, _REARM))
+                armed = await trio.to_thread.run_sync(_arm, directory)
+                changed()
+            log.info("%s is watched again", directory)
         watcher, identity = armed
         try:
             await _follow(watcher, directory, identity, changed, poll=poll, step=step, names=names)
         finally:
             watcher.close()
+        armed = await trio.to_thread.run_sync(_arm, directory)
+        changed()
 
 
 def _identity(directory: Path) -> tuple[int, int] | None:
@@ -63,19 +65,18 @@ def _identity(directory: Path) -> tuple[int, int] | None:
     return (stat.st_dev, stat.st_ino)
 
 
-def _arm(directory: Path) -> tuple[RustNotify, tuple[int, int]] | None:
-    """A watch, and the identity of what is watched; None if there is nothing to watch, or no watch to be had."""
+def _arm(directory: Path) -> tuple[RustNotify, tuple[int, int]] | str:
+    """A watch, and the identity of what is watched; or why there is none."""
     before = _identity(directory)
     if before is None:
-        return None
+        return "it is missing"
     try:
         watcher = RustNotify([str(directory)], False, False, 0, False, False)
     except (OSError, WatchfilesRustInternalError) as exc:
-        log.warning("watch.failed", extra={"path": str(directory), "error": str(exc)})
-        return None
+        return str(exc)
     if _identity(directory) != before:
         watcher.close()
-        return None
+        return "it was just replaced"
     return watcher, before
 
 

@@ -1,0 +1,141 @@
+"""The config file as facts: read when it changes, told of when its content says something new.
+
+The directory is watched (a ConfigMap is swapped there, and editors rename), with a slow poll as the net. Content counts
+once two readings in a row agree, so that a file caught between truncate and write is nobody's config. A text that was
+told of already is not told again; a rejected text changes nothing of what is in force, which the reducer sees to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from reactor.config import Accepted, fetch, parse
+from reactor.events import ConfigOrigin, ConfigRead, ConfigRejected, Fact
+from reactor.model.config import Config, ConfigProblem
+from reactor.model.errors import Transient
+from reactor.state import State
+from reactor.watch import is_mount_point, watch
+
+log = logging.getLogger(__name__)
+
+STEP = 0.1
+"""How coarse the directory watch is: an edit is told of 0.12 to 0.24 s later; finer costs CPU while idle."""
+POLL = 10.0
+GAP = 0.02
+"""Seconds between two readings that must agree: longer than a truncate and the write after it take."""
+
+Until = Callable[[Callable[[State], bool]], Awaitable[State]]
+Reading = bytes | str
+"""The bytes of the file, or why it cannot be read."""
+
+
+class ConfigSource:
+    name = "config"
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        publish: Callable[[Fact], object],
+        until: Until,
+        state: Callable[[], State],
+        poll: float = POLL,
+        step: float = STEP,
+        fetch: Callable[[Path], Awaitable[bytes]] = fetch,
+    ) -> None:
+        """``path`` None: no file is read, the defaults are in force."""
+        self._fetch = fetch
+        self._path = path and path.absolute()
+        self._publish = publish
+        self._until = until
+        self._state = state
+        self._poll = poll
+        self._step = step
+        self._woken = trio.Event()
+        self._told: Reading | None = None
+        """The reading that was told of last."""
+        self._real = False
+        """Whether a text with content was accepted in this life."""
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        if self._path is None:
+            self._publish(ConfigRead(config=Config(), digest=_digest(b""), origin=ConfigOrigin.DEFAULT))
+            task_status.started()
+            await trio.sleep_forever()
+        else:
+            await self._follow(self._path, task_status)
+
+    async def _follow(self, path: Path, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(watch, path.parent, self._wake, poll=self._poll, step=self._step))
+            nursery.start_soon(self._attend_reloads)
+            if is_mount_point(path):
+                log.warning("%s is a mount of its own (subPath): no edit of a ConfigMap ever reaches it", path)
+            await self._look(path)
+            task_status.started()
+            while True:
+                await self._woken.wait()
+                self._woken = trio.Event()
+                await self._look(path)
+
+    def _wake(self) -> None:
+        self._woken.set()
+
+    async def _attend_reloads(self) -> None:
+        """A person asked to read again (SIGHUP). A refusal is then told once more, anything else only if it is new."""
+        seen = self._state().reloads
+        while True:
+            state = await self._until(partial(_reloaded_since, seen))
+            seen = state.reloads
+            if state.config.problems:
+                self._told = None
+            self._wake()
+
+    async def _look(self, path: Path) -> None:
+        reading = await self._read(path)
+        while reading != self._told:
+            await trio.sleep(GAP)
+            again = await self._read(path)
+            if again == reading:
+                self._told = reading
+                self._publish(self._judge(reading, path))
+                return
+            reading = again
+
+    async def _read(self, path: Path) -> Reading:
+        try:
+            return await self._fetch(path)
+        except Transient as exc:
+            return str(exc)
+
+    def _judge(self, reading: Reading, path: Path) -> Fact:
+        if isinstance(reading, str):
+            return _rejected("", path, reading)
+        if self._real and not reading.strip():
+            return _rejected(_digest(reading), path, "the file is empty now, and was not before")
+        found = parse(reading, path=str(path))
+        if not isinstance(found, Accepted):
+            return ConfigRejected(digest=found.digest, path=found.path, problems=found.problems)
+        for note in found.notes:
+            log.warning("%s: %s", path, note)
+        self._real = self._real or bool(reading.strip())
+        return ConfigRead(config=found.config, digest=found.digest, path=found.path, text=found.text)
+
+
+def _reloaded_since(seen: int, state: State) -> bool:
+    return state.reloads > seen
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _rejected(digest: str, path: Path, message: str) -> ConfigRejected:
+    problem = ConfigProblem(line=0, column=0, path="", message=message)
+    return ConfigRejected(digest=digest, path=str(path), problems=(problem,))
