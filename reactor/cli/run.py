@@ -84,7 +84,11 @@ def _add_flags(parser: Parser) -> None:
     flag("--resync", metavar="SECONDS", text="between looks at the GPUs that nothing asked for (default 30)")
     flag("--grace", metavar="SECONDS", text="for handlers and servers to end after SIGTERM (default 5)")
     flag("--journal", metavar="FILE", text="also write every event, whole, to this file")
-    flag("--simulate-nvml", metavar="SPEC", text="run on simulated GPUs, such as 8xH100: nothing served is real")
+    flag(
+        "--simulate-nvml",
+        metavar="SPEC",
+        text="run on simulated GPUs, such as 8xH100 (or the socket of a simulated host): nothing served is real",
+    )
     parser.add_argument("--allow-inject", action="store_true", help="accept 'gpu-reactor inject' (for tests)")
 
 
@@ -99,4 +103,8 @@ def run(args: Namespace) -> int:
         return BAD_SETTING
     from reactor import agent
 
+    if settings.simulate_nvml:
+        from reactor.simulate.hosted import simulated_nvml
+
+        return agent.main(settings, simulated_nvml)
     return agent.main(settings)

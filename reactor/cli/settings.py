@@ -162,6 +162,8 @@ def _simulate(look: _Lookup) -> str:
     given = look.find("--simulate-nvml")
     if given is None:
         return ""
+    if given.text.startswith("/"):
+        return str(given.socket())
     try:
         gpus = parse(given.text)
     except ValueError as exc:

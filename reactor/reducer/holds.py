@@ -165,7 +165,9 @@ def checkpoint_failed(state: State, event: Event, fact: CheckpointFailed) -> Sta
     books = replace(state.books, checkpoint_known=True, checkpoint_error=fact.error)
     if books != state.books:
         state = replace(state, books=books)
-    return faults.begin(state, event, "checkpoint", fact.error)
+    told = any(plugin.sent_revision is not None for plugin in state.kubelet.plugins.values())
+    # A kubelet writes it with the first list that it gets: until then there is nothing to miss.
+    return state if fact.missing and not told else faults.begin(state, event, "checkpoint", fact.error)
 
 
 def _ended(state: State, hold: Hold, asked_at: float) -> bool:

@@ -26,6 +26,11 @@ _ACTIONS = frozenset(
 )
 
 
+def provider(path: Path) -> str:
+    """What a worker is told in order to find the hardware behind this socket."""
+    return f"reactor.simulate.nvml.remote:library:{path}"
+
+
 class Host:
     def __init__(self, hardware: Hardware, path: Path) -> None:
         self.hardware = hardware
@@ -37,7 +42,7 @@ class Host:
     @property
     def provider(self) -> str:
         """What a worker is told in order to find this hardware."""
-        return f"reactor.simulate.nvml.remote:library:{self.path}"
+        return provider(self.path)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         self.path.unlink(missing_ok=True)
