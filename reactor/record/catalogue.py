@@ -346,6 +346,7 @@ class HandlerFailed(Line, frozen=True, kw_only=True, tag="handler.failed"):
     """A handler failed and will try again; told at the first failure and at each doubling of attempts."""
 
     level: Level = Level.WARNING
+    subject = ("handler", "lane")
     handler: str
     lane: str
     error: str
@@ -356,6 +357,7 @@ class HandlerFailed(Line, frozen=True, kw_only=True, tag="handler.failed"):
 class HandlerRecovered(Line, frozen=True, kw_only=True, tag="handler.recovered"):
     """A handler works again."""
 
+    subject = ("handler", "lane")
     handler: str
     lane: str
     attempt: int

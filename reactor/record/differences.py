@@ -162,8 +162,8 @@ def _recovered(
 
 def _plan(before: State, after: State) -> Iterator[Line]:
     plan = after.plan
-    if plan == before.plan:
-        return
+    if plan == before.plan or after.scanned_at is None:
+        return  # before the first scan a plan says only that nothing is known
     resources = tuple(
         catalogue.PlannedShare(
             resource=resource.name,

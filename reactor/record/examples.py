@@ -90,11 +90,11 @@ HARDWARE: tuple[Line, ...] = (
     c.GpuCondemned(
         gpu=_GPU,
         pci=_PCI,
-        fault="reset",
+        fault="restart",
         reason="xid",
         error="XID 79",
         xid=79,
-        msg="GPU 0 is unhealthy (reset): XID 79",
+        msg="GPU 0 is unhealthy (restart): XID 79",
     ),
     c.GpuRecovered(
         gpu=_GPU, pci=_PCI, reasons=("lost",), remaining=0, seconds=31.0, msg="GPU 0: healthy again after 31 s"
@@ -105,11 +105,11 @@ HARDWARE: tuple[Line, ...] = (
         pci=_PCI,
         index=0,
         xid=79,
-        xid_class="reset",
+        xid_class="restart",
         decision="condemned",
         devices_affected=4,
         synthetic=True,
-        msg="XID 79 (reset) on GPU 0: unhealthy from now, 4 ids affected",
+        msg="XID 79 (restart) on GPU 0: unhealthy from now, 4 ids affected",
     ),
     c.XidCoalesced(gpu=_GPU, count=512, hidden=256, first_ts=_TS, msg=f"512 times xid.reported {_GPU}, 256 not shown"),
     c.EccReported(

@@ -195,20 +195,20 @@ def _supervision(fact: Supervised, event: Event, before: State) -> tuple[Line, .
                 handler=fact.handler,
                 lane=fact.lane,
                 attempt=fact.attempts,
-                seconds=_lasted(f"handler.{fact.handler}", event, before),
+                seconds=_lasted((f"handler.{fact.handler}:{fact.lane}", f"handler.{fact.handler}"), event, before),
                 msg=f"{fact.handler} works again after {many(fact.attempts, 'failure')}",
             )
         case facts.SourceRecovered():
             line = say.SourceRecovered(
                 source=fact.source,
                 attempt=fact.attempts,
-                seconds=_lasted(f"source.{fact.source}", event, before),
+                seconds=_lasted((f"source.{fact.source}",), event, before),
                 msg=f"{fact.source} works again after {many(fact.attempts, 'failure')}",
             )
     return (line,)
 
 
-def _lasted(prefix: str, event: Event, before: State) -> float | None:
-    """How long the fault of this name was there; a handler's fault may name its lane too."""
-    since = [fault.since for key, fault in before.faults.items() if key == prefix or key.startswith(prefix + ".")]
-    return round(max(event.wall - min(since), 0.0), 3) if since else None
+def _lasted(names: tuple[str, ...], event: Event, before: State) -> float | None:
+    """How long the fault of one of these names was there."""
+    fault = next((before.faults[key] for key in names if key in before.faults), None)
+    return round(max(event.wall - fault.since, 0.0), 3) if fault is not None else None

@@ -176,6 +176,7 @@ class LogCoalesced(Line, frozen=True, kw_only=True, tag="log.coalesced"):
     gpu: str = ""
     resource: str = ""
     handler: str = ""
+    lane: str = ""
     source: str = ""
     logger: str = ""
     count: int

@@ -116,6 +116,7 @@ def _summary(sample: Line, count: int, hidden: int, first_ts: str, *, whole: boo
         gpu=subject.get("gpu", ""),
         resource=subject.get("resource", ""),
         handler=subject.get("handler", ""),
+        lane=subject.get("lane", ""),
         source=subject.get("source", ""),
         logger=subject.get("logger", ""),
         count=count,

@@ -318,8 +318,8 @@ def test_books_that_cannot_be_read_are_told_when_that_begins_and_ends(teller: Te
 
 def test_a_failure_is_told_at_each_doubling_and_at_its_end_with_how_long(teller: Teller, log: LogLines) -> None:
     healthy = teller.state
-    fault = Fault(name="handler.register", message="no", since=WALL)
-    teller.state = replace(healthy, faults={"handler.register": fault})
+    fault = Fault(name=f"handler.register:{GPU}", message="no", since=WALL)
+    teller.state = replace(healthy, faults={fault.name: fault})
     for attempt in range(1, 101):
         failed = facts.HandlerFailed(handler="register", lane=GPU, error="no", attempt=attempt, retry_in=1.0)
         teller.tell(failed, later=60.0)

@@ -56,7 +56,7 @@ def node(gpus: int = 2, *, replicas: int = 0) -> State:
     """A node with GPUs, all planned under one resource."""
     known = tuple(gpu(index) for index in range(gpus))
     groups = tuple(PlannedGroup(gpu=each.uuid, replicas=replicas) for each in known)
-    return State(run="r1", gpus=known, plan=Plan(resources=(PlannedResource(name=GPU, groups=groups),)))
+    return State(run="r1", scanned_at=1.0, gpus=known, plan=Plan(resources=(PlannedResource(name=GPU, groups=groups),)))
 
 
 @dataclass
