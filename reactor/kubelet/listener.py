@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 
 from grpclib.config import Configuration
@@ -25,13 +24,13 @@ _BACKLOG = 128
 
 
 class _Connection(H2Protocol):
-    """One accepted connection, in the set ``live`` from its beginning to its end."""
+    """One accepted connection, known to its server from its beginning to its end."""
 
     def __init__(
-        self, handler: AbstractHandler, config: Configuration, h2_config: H2Configuration, live: set[_Connection]
+        self, handler: AbstractHandler, config: Configuration, h2_config: H2Configuration, server: _TrackingServer
     ) -> None:
         super().__init__(handler, config, h2_config)
-        self._live = live
+        self._server = server
         self._transport: asyncio.Transport | None = None
         self.lost = asyncio.Event()
 
@@ -39,10 +38,12 @@ class _Connection(H2Protocol):
         super().connection_made(transport)
         if isinstance(transport, asyncio.Transport):
             self._transport = transport
-            self._live.add(self)
+            self._server.live.add(self)
+            if self._server.ended:  # it was being accepted while the server stopped
+                transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._live.discard(self)
+        self._server.live.discard(self)
         self.lost.set()
         super().connection_lost(exc)
 
@@ -64,10 +65,11 @@ class _TrackingServer(Server):
     def __init__(self, service: DevicePluginBase) -> None:
         super().__init__([service])
         self.live: set[_Connection] = set()
+        self.ended = False
 
     def _protocol_factory(self) -> H2Protocol:
         plain = super()._protocol_factory()
-        return _Connection(plain.handler, plain.config, plain.h2_config, self.live)
+        return _Connection(plain.handler, plain.config, plain.h2_config, self)
 
 
 class Listener:
@@ -96,22 +98,25 @@ class Listener:
             raise
 
     async def stop(self, patience: float = 0.3) -> None:
-        """End every connection so that the peer sees it, then remove the socket file if it is still this one."""
+        """End every connection so that the peer sees it, and remove the socket file if it is still this one.
+
+        Cancelled, it aborts the connections at once.
+        """
+        self._server.ended = True
         self._server.close()
         self._unlink()
-        await self._end_connections(_Connection.part, patience)
-        await self._end_connections(_Connection.abort, patience)
-        await self._server.wait_closed()
-
-    async def _end_connections(self, how: Callable[[_Connection], None], patience: float) -> None:
         live = tuple(self._server.live)
-        for connection in live:
-            how(connection)
-        if live:
+        try:
+            for connection in live:
+                connection.part()
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     for connection in live:
                         await connection.lost.wait()
+        finally:
+            for connection in live:
+                connection.abort()
+        await self._server.wait_closed()
 
     def _unlink(self) -> None:
         if self._identity is not None and _identity(self.path) == self._identity:

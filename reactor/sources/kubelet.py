@@ -127,10 +127,12 @@ class KubeletSource:
         self._fast_until = trio.current_time() + seconds
 
     def _pause(self) -> float:
+        if self._proven():
+            return math.inf
         if trio.current_time() < self._fast_until:
             return FAST
-        settled = isinstance(self._told, SocketIdentity) and not self._state().kubelet.doubted
-        return math.inf if settled and self._identity(self._socket) == self._told else SLOW
+        known = isinstance(self._told, SocketIdentity) and self._identity(self._socket) == self._told
+        return math.inf if known and not self._state().kubelet.doubted else SLOW
 
     def _check(self) -> None:
         """Publish what changed since the last look. Own sockets come first: they are needed when the kubelet is up."""
@@ -150,18 +152,22 @@ class KubeletSource:
             self._hurry(CALM_AFTER)
 
     def _needs_a_look(self) -> bool:
-        """A connect disturbs the kubelet, if only a little: while a stream of ours lives, that is proof enough."""
+        """A connect disturbs the kubelet, if only a little."""
+        if self._proven():
+            return False
         if self._identity(self._socket) != self._told or self._state().kubelet.doubted:
             return True
-        return not self._streams() and trio.current_time() - self._connected_at >= SLOW
+        return trio.current_time() - self._connected_at >= SLOW
+
+    def _proven(self) -> bool:
+        """A stream of ours lives and none has ended: the kubelet is there, whatever became of its socket's file."""
+        return self._streams() and not self._state().kubelet.doubted
 
     def _streams(self) -> bool:
         return any(plugin.streams for plugin in self._state().kubelet.plugins.values())
 
     def _went(self, reason: str) -> None:
         if isinstance(self._told, SocketIdentity):
-            if self._streams() and not self._state().kubelet.doubted:
-                return  # its file was removed under it: while it streams, it lives
             self._hurry(FAST_FOR)
         if self._told != reason:
             self._told = reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from contextlib import suppress
 
 import grpc
 import pytest
@@ -262,3 +263,44 @@ def _watch_with_an_open_window() -> bytes:
     h2.send_headers(1, list(headers.items()))
     h2.send_data(1, bytes(5), end_stream=True)
     return h2.data_to_send()
+
+
+async def test_a_close_that_is_cut_short_still_ends_the_connections() -> None:
+    async with node() as one:
+        one.servers.post(snapshot(offer(*[group(index, replicas=4000) for index in range(8)])))
+        path = one.path(await one.servers.serve(GPU))
+        with socket.socket(socket.AF_UNIX) as stuck:
+            stuck.connect(os.fspath(path))
+            stuck.sendall(_watch_with_an_open_window())
+            with trio.fail_after(2):
+                while not one.desk.streams:
+                    await one.servers.settle()
+            with trio.move_on_after(0.02) as scope:
+                await one.servers.close(GPU)
+            assert scope.cancelled_caught
+            stuck.settimeout(1)
+            with suppress(ConnectionResetError):
+                while stuck.recv(2**20):
+                    pass
+            await one.servers.settle()
+        assert one.desk.streams == ()
+
+
+async def test_many_servings_leave_no_descriptor_behind() -> None:
+    """KBL-21"""
+    async with node() as one:
+        one.servers.post(snapshot(offer(group(0))))
+
+        async def again() -> None:
+            with client(one.path(await one.servers.serve(GPU))) as peer:
+                next(peer.watch())
+
+        await again()
+        await one.servers.close(GPU)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(30):
+            await again()
+        await one.servers.close(GPU)
+        with trio.fail_after(2):
+            while len(os.listdir("/proc/self/fd")) > before:
+                await one.servers.settle()

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from reactor.events import KubeletDown, KubeletUp, PluginSocketGone
 from reactor.kubelet.presence import look
@@ -30,6 +30,7 @@ class Files:
     def __init__(self) -> None:
         self.file: SocketIdentity | None = None
         self.accepts = False
+        self.dies_after_accepting = False
         self.connects = 0
         self.changed: Callable[[], None] = lambda: None
         self.names: Callable[[str], bool] | None = None
@@ -41,7 +42,10 @@ class Files:
         self.connects += 1
         if self.file is None:
             return "missing"
-        return self.file if self.accepts else "refused"
+        if not self.accepts:
+            return "refused"
+        self.accepts = not self.dies_after_accepting
+        return self.file
 
     def up(self, identity: SocketIdentity) -> None:
         self.file, self.accepts = identity, True
@@ -193,9 +197,8 @@ async def test_a_kubelet_that_accepts_once_more_while_it_dies_is_down(autojump_c
         await world.seen(1)
         world.streams(1)
         await trio.sleep(10)
+        files.dies_after_accepting = True
         world.streams(doubted=True)
-        await wait_all_tasks_blocked()
-        files.accepts = False
         await world.seen(2)
         assert world.facts[1] == KubeletDown(reason="refused")
 
