@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from reactor.record import Level, Recorder
 from tests.loglines import LogLines
 
 
@@ -14,6 +15,12 @@ from tests.loglines import LogLines
 def log() -> LogLines:
     """A sink that validates every line against the published schema: give it to every recorder."""
     return LogLines()
+
+
+@pytest.fixture
+def recorder(log: LogLines) -> Recorder:
+    """The real recorder over ``log``, debug lines included."""
+    return Recorder(log, node="node-1", run="test", threshold=Level.DEBUG)
 
 
 def pytest_configure(config: pytest.Config) -> None:

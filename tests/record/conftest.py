@@ -1,14 +1,13 @@
-"""A recorder over the validating log."""
+"""Facts told to a recorder over the validating log."""
 
 from __future__ import annotations
 
 import pytest
 
-from reactor.record import Level, Recorder
-from tests.loglines import LogLines
+from reactor.record import Recorder
 from tests.record.world import Teller
 
 
 @pytest.fixture
-def teller(log: LogLines) -> Teller:
-    return Teller(Recorder(log, node="node-1", threshold=Level.DEBUG))
+def teller(recorder: Recorder) -> Teller:
+    return Teller(recorder)
