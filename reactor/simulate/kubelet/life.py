@@ -15,7 +15,7 @@ from reactor.model.errors import Refused, Transient
 from reactor.simulate.kubelet import texts
 from reactor.simulate.kubelet.core import KubeletCore
 from reactor.simulate.kubelet.link import KubeletGone, Link, Plug, Weather
-from reactor.simulate.kubelet.plugin import KubeletPanic, PluginError
+from reactor.simulate.kubelet.plugin import Device, KubeletPanic, PluginError
 from reactor.simulate.kubelet.registration import Client, RegisterError, check
 
 _BACKOFF = (0.0, 1.0, 1.6, 2.6, 4.1, 6.5)
@@ -40,9 +40,11 @@ class Life:
         weather: Weather,
         *,
         over: bool = False,
+        on_list: Callable[[str], None] = lambda resource: None,
     ) -> None:
         self.core = core
         self.over = over
+        self._on_list = on_list
         self._nursery = nursery
         self._sockets = sockets
         self._weather = weather
@@ -153,8 +155,12 @@ class Life:
         raise RegisterError(texts.dial_failed())
 
     async def _read(self, client: Client, link: Link) -> None:
+        def receive(devices: list[Device]) -> None:
+            self.core.receive(client, devices)
+            self._on_list(client.resource)
+
         with suppress(PluginError):  # it ended before the stream began
-            await link.watch(lambda devices: self.core.receive(client, devices))
+            await link.watch(receive)
         await trio.sleep(self.core.traits.end_notice)
         del self._links[client]
         self.core.registry.ended(client)

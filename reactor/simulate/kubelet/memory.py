@@ -48,6 +48,8 @@ class MemoryKubelet:
         """Plugin sockets that are files in the directory. One that is swept can still be served, but not be found."""
         self.panicked: str | None = None
         self.lives = 0
+        self.on_list: Callable[[str], None] = lambda resource: None
+        """Told after each list of a resource that was taken in."""
         self._nursery = nursery
         self._clock = clock
         self._books: Books | None = None
@@ -60,7 +62,7 @@ class MemoryKubelet:
         self._life = self._new_life(KubeletCore(self.traits, self.api, clock), over=True)
 
     def _new_life(self, core: KubeletCore, *, over: bool = False) -> Life:
-        return Life(self._nursery, core, self.sockets, self.weather, over=over)
+        return Life(self._nursery, core, self.sockets, self.weather, over=over, on_list=lambda name: self.on_list(name))
 
     # ------------------------------------------------------------ lives
 
