@@ -7,6 +7,7 @@ through the real door: facts of the kubelet's calls may come after a snapshot th
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ from reactor.model.errors import Transient
 from reactor.model.hold import CheckpointEntry
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, device_id
 from reactor.model.kubelet import SocketIdentity
+from reactor.nvml import Nvml
 from reactor.simulate.kubelet.core import Traits
 from reactor.simulate.kubelet.memory import MemoryKubelet
 from reactor.simulate.kubelet.memory_servers import MemoryServers
@@ -45,7 +47,14 @@ class SimNode:
     """One node: ``hardware`` and ``kubelet`` outlive the agent, which can be ended and begun again."""
 
     def __init__(
-        self, nursery: trio.Nursery, recorder: Recorder, *, gpus: str, traits: Traits, boot: str = "boot-1"
+        self,
+        nursery: trio.Nursery,
+        recorder: Recorder,
+        *,
+        gpus: str,
+        traits: Traits,
+        boot: str = "boot-1",
+        nvml: Callable[[Hardware], Nvml] = direct,
     ) -> None:
         self.hardware = Hardware(gpus)
         self.kubelet = MemoryKubelet(nursery, traits)
@@ -55,11 +64,18 @@ class SimNode:
         """Content of the state file."""
         self.disk_fails = ""
         """Why writing the state file fails; empty: it does not."""
+        self.nvml = nvml
+        """Makes the NVML client of each life of the agent."""
         self._nursery = nursery
         self._recorder = recorder
+        self._epoch = time.time() - trio.current_time()
         self._config: str | None = None
         self._agent: _Agent | None = None
         self._gpus = tuple(GpuUuid(gpu.uuid) for gpu in self.hardware.present)
+
+    def wall(self) -> float:
+        """Unix time that passes as trio's does, so that quiet times pass with the autojump clock."""
+        return self._epoch + trio.current_time()
 
     # ------------------------------------------------------------ the agent's life
 
@@ -177,12 +193,12 @@ class _Agent:
         self.node = node
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
-        self.bus = Bus((), recorder=node._recorder)
+        self.bus = Bus((), recorder=node._recorder, wall=node.wall)
         self._queue: deque[e.Fact] = deque()
         self._woken = trio.Event()
         self.desk = Desk(answer=allocate.answer, prefer=allocate.prefer, reports=agent.Reports(self.emit))
         self.servers = MemoryServers(node.kubelet, self.desk)
-        self.nvml = direct(node.hardware)
+        self.nvml = node.nvml(node.hardware)
         agent.add_handlers(self.bus, scan=self.nvml.scan, servers=self.servers, post=self.servers.post, save=self._save)
 
     def emit(self, fact: e.Fact) -> None:
@@ -288,10 +304,11 @@ async def sim_node(
     traits: Traits | None = None,
     config: str | None = "version: v1\n",
     started: bool = True,
+    nvml: Callable[[Hardware], Nvml] = direct,
 ) -> AsyncIterator[SimNode]:
     """A node for the body. ``started``: kubelet and agent are up, and the first list has been sent."""
     async with trio.open_nursery() as nursery:
-        node = SimNode(nursery, recorder, gpus=gpus, traits=traits or Traits())
+        node = SimNode(nursery, recorder, gpus=gpus, traits=traits or Traits(), nvml=nvml)
         if config is not None:
             node.edit_config(config)
         if started:

@@ -62,7 +62,10 @@ class MemoryKubelet:
         self._life = self._new_life(KubeletCore(self.traits, self.api, clock), over=True)
 
     def _new_life(self, core: KubeletCore, *, over: bool = False) -> Life:
-        return Life(self._nursery, core, self.sockets, self.weather, over=over, on_list=lambda name: self.on_list(name))
+        return Life(self._nursery, core, self.sockets, self.weather, over=over, on_list=self._heard)
+
+    def _heard(self, resource: str) -> None:
+        self.on_list(resource)
 
     # ------------------------------------------------------------ lives
 
