@@ -59,6 +59,7 @@ class NvmlClient:
         self._change = trio.Event()
         """Set and replaced when a worker came or went, or one was left behind."""
         self._wanted = trio.Event()
+        self._start_error = ""
         self._left: dict[trio.Process, int | None] = {}
         """Workers that hang and cannot be killed, with the GPU where each hangs."""
         self._bar = FIRST_BAR
@@ -130,9 +131,12 @@ class NvmlClient:
         try:
             link = await Link.start(self._setup)
         except OSError as exc:
-            self._outlook.tell(WorkerGone(hung=False, error=f"NVML worker cannot be started: {exc}"))
-            return str(exc)
+            self._start_error = f"NVML worker cannot be started: {exc}"
+            self._outlook.tell(WorkerGone(hung=False, error=self._start_error))
+            self._changed()
+            return self._start_error
         self._link = link
+        self._start_error = ""
         self._wanted = trio.Event()
         self._changed()
         try:
@@ -144,6 +148,7 @@ class NvmlClient:
             error = f"NVML worker {link.process.pid} ended with status {link.process.returncode}"
             self._outlook.tell(WorkerGone(hung=False, error=error))
         else:
+            await link.dismissed.wait()
             error = ""
         if self._link is link:
             self._link = None
@@ -172,6 +177,7 @@ class NvmlClient:
                 self._barred_until = trio.current_time() + self._bar
                 self._bar = min(self._bar * 2, LONGEST_BAR)
             self._nursery.start_soon(self._await_end, link.process)
+        link.dismissed.set()
         self._changed()
 
     async def _await_end(self, process: trio.Process) -> None:
@@ -235,6 +241,8 @@ class NvmlClient:
                 raise self._outlook.unavailable("hung", text)
             self._wanted.set()
             await self._change.wait()
+            if self._start_error:
+                raise self._outlook.unavailable("failed", self._start_error)
         return self._link
 
     async def _departure(self, link: Link) -> None:

@@ -75,12 +75,15 @@ class Link:
         self.process = process
         self.reported = False
         """Its end was told, or is nobody's business."""
+        self.dismissed = trio.Event()
+        """Set once it is known whether its end that was wanted came."""
         self.beats = 0
         self._setup = setup
         self._connection = connection
         self._decode = msgspec.json.Decoder(Message).decode
         self._moved = trio.Event()
         self._answer: Message | None = None
+        self._greeted = False
         self._opening = False
         self._gone = False
         self._touched: int | None = None
@@ -112,6 +115,8 @@ class Link:
                         self.beats = message.beats
                     case "hello":
                         hello(message.pid)
+                        self._greeted = True
+                        self._moved_on()
                     case "without":
                         log.info("nvml.limited what=%s error=%s", message.what, message.error)
                     case _:
@@ -139,6 +144,9 @@ class Link:
                 self._touched = message.index
             case _:
                 self._answer = message
+        self._moved_on()
+
+    def _moved_on(self) -> None:
         self._moved.set()
         self._moved = trio.Event()
 
@@ -152,7 +160,8 @@ class Link:
         while self._answer is None:
             if self._gone:
                 raise Died(f"NVML worker {self.process.pid} ended during a scan")
-            deadline = self._setup.init_deadline if self._opening else self._setup.scan_deadline
+            slow = self._opening or not self._greeted
+            deadline = self._setup.init_deadline if slow else self._setup.scan_deadline
             with trio.move_on_after(deadline) as patience:
                 await self._moved.wait()
             if patience.cancelled_caught:
@@ -162,14 +171,10 @@ class Link:
     def _forget(self) -> None:
         self._answer, self._touched, self._opening = None, None, False
 
-    def close(self) -> None:
-        """Let go of it: its guard ends it, if anything still can."""
-        self._connection.close()
-
     async def end(self, kill: Callable[[trio.Process], None], grace: float) -> bool:
         """Kill it; False if it is still there after ``grace`` seconds, stuck in the kernel."""
-        self.close()
         kill(self.process)
+        self._connection.close()
         with trio.move_on_after(grace, shield=True):
             await self.process.wait()
         return self.process.returncode is not None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from reactor.nvml.library import Library, Record, WaitFailed
 
-FIRST_PAUSE = 0.25
+FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 30.0
 FAILED_AFTER = 3
 """Failures in a row from which on the GPUs count as unwatched."""
