@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 import yaml
 
-from reactor.config.problems import Mark, Problems
+from reactor.config.problems import Mark, Problems, join
 
 MAX_BYTES = 1 << 20
 """A ConfigMap cannot be larger. One byte more is enough for a reader to fetch."""
@@ -161,7 +161,7 @@ class _Builder:
         if len(self._stack) == MAX_DEPTH:
             self._fail(node.mark, f"nested more than {MAX_DEPTH} deep")
         if event.tag is not None:
-            self._problems.add(node.mark, "", f"tags such as {event.tag} are not read: leave it out")
+            self._problems.add(node.mark, self._path(), f"tags such as {event.tag} are not read: leave it out")
         if self._stack and self._stack[-1].awaits_key:
             self._fail(node.mark, "a key must be text, not a list or a mapping")
         self._stack.append(_Open(node, event.anchor, self._nodes))
@@ -188,11 +188,11 @@ class _Builder:
         first = node.entries.get(key)
         if first is not None:
             top.key_bad = True
-            lines = f"lines {first.mark.line} and {mark.line}"
-            self._problems.add(mark, "", f"the key {key!r} stands twice in one mapping, on {lines}: keep one")
+            message = f"the key stands twice in one mapping, on lines {first.mark.line} and {mark.line}: keep one"
+            self._problems.add(mark, join(self._path(), key), message)
         elif key == "<<":
             top.key_bad = True
-            self._problems.add(mark, "", "merge keys (<<) are not read: write the keys out")
+            self._problems.add(mark, join(self._path(), key), "merge keys (<<) are not read: write the keys out")
         else:
             top.key = (key, mark)
 
@@ -210,7 +210,7 @@ class _Builder:
 
     def _resolve(self, event: yaml.ScalarEvent, mark: Mark) -> Value:
         if event.tag is not None and event.tag not in _STR_TAGS:
-            self._problems.add(mark, "", f"tags such as {event.tag} are not read: leave it out")
+            self._problems.add(mark, self._path(), f"tags such as {event.tag} are not read: leave it out")
         plain = event.tag is None and event.implicit[0]
         return resolve(event.value) if plain else event.value
 
@@ -220,8 +220,18 @@ class _Builder:
             self._fail(mark, f"more than {MAX_NODES} values (aliases counted for what they stand for)")
 
     def _fail(self, mark: Mark, message: str) -> None:
-        self._problems.add(mark, "", message)
+        self._problems.add(mark, self._path(), message)
         raise _Unreadable
+
+    def _path(self) -> str:
+        """Of the value that comes next."""
+        path = ""
+        for outer in self._stack:
+            if isinstance(outer.node, ListNode):
+                path += f"[{len(outer.node.items)}]"
+            elif outer.key is not None:
+                path = join(path, outer.key[0])
+        return path
 
 
 def resolve(text: str) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -62,7 +63,8 @@ def parse(data: bytes, *, path: str) -> Accepted | Rejected:
     if root is not None:
         file = _read(root, problems)
         if not problems and file is not None:
-            return Accepted(config=_config(file), digest=digest, text=text, path=path)
+            config = _config(file)
+            return Accepted(config=config, digest=digest, text=text, path=path, notes=tuple(_notes(config)))
     return Rejected(digest=digest, path=path, problems=problems.sorted())
 
 
@@ -86,7 +88,7 @@ def _read(root: Node, problems: Problems) -> File | None:
     file = msgspec.convert(reader.file(root), File)
     for name, sharing in (("timeSlicing", file.sharing.time_slicing), ("mps", file.sharing.mps)):
         if sharing is not None:
-            _check_sharing(sharing, f"sharing.{name}", reader)
+            _check_doubled(sharing, f"sharing.{name}", reader)
     if {"sharing.timeSlicing", "sharing.mps"} <= reader.marks.keys():
         problems.add(reader.marks["sharing.mps"], "sharing.mps", "timeSlicing and mps exclude each other: keep one")
     return file
@@ -96,18 +98,10 @@ def _is_manifest(root: MapNode) -> bool:
     return {"apiVersion", "kind"} <= root.entries.keys() or {"data", "metadata"} <= root.entries.keys()
 
 
-def _check_sharing(sharing: Sharing, path: str, reader: Reader) -> None:
-    """The rules that span several values: doubled resources, and names as they come out of a renaming."""
-    indexes = reader.kept[f"{path}.resources"]
-    entries = list(zip(indexes, sharing.resources, strict=True))
-    for index, entry in entries:
-        final = _final_name(entry, sharing)
-        wrong = None if final is None else values.check_final_name(final)
-        if wrong is not None:
-            where = f"{path}.resources[{index}].name"
-            reader.problems.add(reader.marks[where], where, f"with .shared appended: {wrong}")
+def _check_doubled(sharing: Sharing, path: str, reader: Reader) -> None:
+    """No resource is shared twice on the same devices."""
     earlier: dict[ResourceName, list[tuple[int, DeviceSelector]]] = {}
-    for index, entry in entries:
+    for index, entry in zip(reader.kept[f"{path}.resources"], sharing.resources, strict=True):
         selector = values.selector(entry.devices)
         others = earlier.setdefault(values.full_name(entry.name), [])
         first = next((other for other, devices in others if values.overlap(devices, selector)), None)
@@ -144,6 +138,15 @@ def _config(file: File) -> Config:
         holds=file.holds,
     )
     return replace(config, unserved=tuple(unserved(file, config)))
+
+
+def _notes(config: Config) -> Iterator[str]:
+    """What is allowed and yet hardly meant."""
+    names = {entry.name for entry in config.gpus}
+    for index, entry in enumerate(config.time_slicing.resources):
+        if entry.name not in names and not entry.name.startswith(values.MIG_PREFIX):
+            where = f"sharing.timeSlicing.resources[{index}].name"
+            yield f"{where}: no entry of resources.gpus is called {entry.name}, so nothing is shared"
 
 
 def _time_slicing(sharing: Sharing) -> TimeSlicing:

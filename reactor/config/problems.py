@@ -47,6 +47,12 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     return by_fold[close[0]] if close else None
 
 
+def join(path: str, key: str) -> str:
+    """The path of a key within a mapping."""
+    shown = key if key.isprintable() and len(key) <= 60 else quote(key)
+    return f"{path}.{shown}" if path else shown
+
+
 def quote(text: str) -> str:
     """A text as it is shown in a message: on one line, and not longer than that."""
     return repr(text if len(text) <= 60 else text[:57] + "...")

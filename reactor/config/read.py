@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import inspect
 
 from reactor.config.document import ListNode, MapNode, Node, ScalarNode, Value
-from reactor.config.problems import Mark, Problems, nearest, quote
+from reactor.config.problems import Mark, Problems, join, nearest, quote
 from reactor.config.schema import File, Rule
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
@@ -107,7 +107,7 @@ class Reader:
             elif _is_null(entry.value) and not field.required and _nullable(field):
                 continue  # as good as left out
             else:
-                value = self._read(entry.value, field.type, _join(path, key))
+                value = self._read(entry.value, field.type, join(path, key))
                 if value is BAD:
                     wrong.add(key)
                 else:
@@ -130,13 +130,8 @@ class Reader:
             meant = f" here, it belongs at {elsewhere}"
         else:
             meant = f"; known here: {', '.join(fields)}"
-        self.problems.add(mark, _join(path, key), f"unknown key {quote(key)}{meant}")
+        self.problems.add(mark, join(path, key), f"unknown key {quote(key)}{meant}")
         return {here} if here else set()
-
-
-def _join(path: str, key: str) -> str:
-    shown = key if key.isprintable() and len(key) <= 60 else quote(key)
-    return f"{path}.{shown}" if path else shown
 
 
 def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, Rule | None]:
@@ -267,7 +262,7 @@ def _places(kind: inspect.Type, path: str) -> Iterator[tuple[str, str]]:
             yield from _places(inner.item_type, f"{path}[]")
         elif isinstance(inner, inspect.StructType):
             for field in inner.fields:
-                place = _join(path, field.encode_name)
+                place = join(path, field.encode_name)
                 yield field.encode_name.casefold(), place
                 yield from _places(field.type, place)
 

@@ -15,8 +15,10 @@ from reactor.model.config import (
 from reactor.model.ids import GpuUuid, ResourceName
 
 PREFIX = "nvidia.com/"
+MIG_PREFIX = "nvidia.com/mig-"
 MAX_NAME = 63
-"""Of a written name with its prefix (the device plugin's rule), and of the part after the slash (Kubernetes' rule)."""
+"""Of a written name, prefix included: the device plugin's rule. It leaves at most 59 after the slash with .shared
+appended, and Kubernetes takes 63, so a name that comes out of a renaming needs no check of its own."""
 MAX_RESOURCES = 500
 """Far above any node; doubled entries are found by comparing pairs."""
 
@@ -55,14 +57,6 @@ def check_name(value: object) -> str | None:
         return f"the only prefix is {PREFIX}, got {quote(text)}"
     if len(name) > MAX_NAME:
         return f"a name has at most {MAX_NAME} characters with its prefix, {quote(name)} has {len(name)}"
-    return _not_a_subdomain(part)
-
-
-def check_final_name(name: ResourceName) -> str | None:
-    """The rule for a name that came out of a renaming: what Kubernetes takes as a resource name."""
-    part = name.removeprefix(PREFIX)
-    if len(part) > MAX_NAME:
-        return f"Kubernetes takes at most {MAX_NAME} characters after the slash, {quote(name)} has {len(part)}"
     return _not_a_subdomain(part)
 
 

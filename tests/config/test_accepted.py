@@ -127,6 +127,14 @@ def test_one_resource_may_be_shared_twice_on_different_devices() -> None:
     assert [entry.replicas for entry in found.config.time_slicing.resources] == [2, 6]
 
 
+def test_sharing_what_no_gpu_is_called_is_accepted_with_a_word() -> None:
+    found = accepted(slicing("{name: gpus, replicas: 2}, {name: mig-1g.5gb, replicas: 2}, {name: gpu, replicas: 2}"))
+    assert found.notes == (
+        "sharing.timeSlicing.resources[0].name: no entry of resources.gpus is called nvidia.com/gpus, "
+        "so nothing is shared",
+    )
+
+
 def test_patterns_of_whole_gpus_are_read() -> None:
     found = accepted("resources: {gpus: [{pattern: '*A100*', name: a100}, {pattern: '*', name: gpu}]}")
     assert found.config.gpus == (

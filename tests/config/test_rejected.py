@@ -9,6 +9,7 @@ from msgspec import inspect
 
 from reactor.config.document import MAX_BYTES, MAX_DEPTH, MAX_NODES
 from reactor.config.schema import File
+from reactor.config.values import MAX_RESOURCES
 from tests.config.texts import UUID, accepted, one_problem, rejected, slicing
 
 
@@ -150,6 +151,7 @@ def test_a_name_of_the_greatest_length_can_be_renamed_by_default() -> None:
         (b"flags: *nothing\n", "1:8"),
         (b"flags: &a {plugin: *a}\n", "1:20"),
         (b"flags: {<<: {migStrategy: none}}\n", "1:9"),
+        (b"holds: &a wait\n*a : x\n", "2:1"),
         (b"%YAML 9.9\n---\n{}\n", "1:1"),
     ],
 )
@@ -166,7 +168,10 @@ def test_tabs_are_named_as_the_cause() -> None:
 def test_a_doubled_key_is_told_with_both_lines() -> None:
     """CFG-21"""
     text = "sharing:\n  timeSlicing:\n    resources:\n    - name: gpu\n      replicas: 2\n      replicas: 8\n"
-    assert one_problem(text) == "c.yaml:6:7: the key 'replicas' stands twice in one mapping, on lines 5 and 6: keep one"
+    assert one_problem(text) == (
+        "c.yaml:6:7: sharing.timeSlicing.resources[0].replicas: "
+        "the key stands twice in one mapping, on lines 5 and 6: keep one"
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,6 +249,15 @@ def _keys(kind: inspect.Type, opening: str, closing: str, path: str) -> Iterator
 @pytest.mark.parametrize(("path", "text"), list(_keys(inspect.type_info(File), "", "", "")))
 def test_every_key_refuses_a_value_of_another_type(path: str, text: str) -> None:
     assert any(f": {path}: expected " in line for line in rejected(text))
+
+
+def test_a_text_is_cut_short_in_a_message() -> None:
+    assert len(one_problem("holds: " + "x" * 10_000)) < 200
+
+
+def test_no_node_has_so_many_resources() -> None:
+    entries = ", ".join(f"{{name: gpu{n}, replicas: 2}}" for n in range(MAX_RESOURCES + 1))
+    assert f"more than {MAX_RESOURCES} resources" in one_problem(slicing(entries))
 
 
 def test_a_huge_file_is_refused() -> None:
