@@ -34,7 +34,7 @@ from reactor.handlers.remember import Remember, StateFile, recall
 from reactor.kubelet.books import list_pods, read_checkpoint
 from reactor.kubelet.desk import Desk
 from reactor.kubelet.servers import PluginServers
-from reactor.lock import one_agent
+from reactor.lock import Lock, one_agent
 from reactor.model.condition import Policy
 from reactor.model.config import Config
 from reactor.model.gpu import Inventory
@@ -74,8 +74,28 @@ async def host_nvml(settings: Settings) -> AsyncIterator[Nvml]:
 
 
 async def _run(settings: Settings, hardware: Hardware) -> None:
+    writer = LogWriter(1)
+    try:
+        await serve(settings, hardware, sink=writer, dropped=writer.dropped)
+    finally:
+        writer.close(timeout=1.0)
+
+
+async def serve(
+    settings: Settings,
+    hardware: Hardware,
+    *,
+    sink: Callable[[bytes], None],
+    dropped: Callable[[], int] = lambda: 0,
+    task_status: trio.TaskStatus[Callable[[], object]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run the agent until a signal ends it, or the call that it gives its starter.
+
+    ``sink`` takes the lines of the event log, from any thread; ``dropped`` says how many of them it has lost.
+    """
     ring = Ring()
-    async with _log(settings, ring) as recorder, open_door() as door, hardware(settings) as nvml:
+    log = _log(settings, ring, sink, dropped)
+    async with log as recorder, open_door() as door, hardware(settings) as nvml:
         bus = Bus((), recorder=recorder)
         desk = Desk(
             answer=allocate.answer,
@@ -87,21 +107,26 @@ async def _run(settings: Settings, hardware: Hardware) -> None:
         advertise = add_handlers(bus, scan=nvml.scan, servers=servers, post=servers.post, save=file.save)
         async with trio.open_nursery() as outer:
             await outer.start(bus.supervise, SignalSource(publish=bus.publish))
+            task_status.started(partial(bus.publish, e.SignalReceived(name="TERM")))
             await outer.start(nvml.run)
             loops = _Loops(door)
             outer.start_soon(loops.watch)
             _serve_status(outer, settings, bus, advertise, loops, ring)
-            lock = await one_agent(
-                settings.directory,
-                waiting=lambda reason: bus.publish(e.AgentWaiting(reason=reason)),
-                wanted=lambda: not bus.state.stopping,
-            )
+            lock = await _alone(settings, bus)
             if lock is not None:
                 with lock:
                     _begin(settings, bus, file)
                     await work(bus, _sources(settings, bus, door, nvml, servers), settings.grace)
                     await servers.aclose(settings.grace)
             outer.cancel_scope.cancel()
+
+
+async def _alone(settings: Settings, bus: Bus) -> Lock | None:
+    return await one_agent(
+        settings.directory,
+        waiting=lambda reason: bus.publish(e.AgentWaiting(reason=reason)),
+        wanted=lambda: not bus.state.stopping,
+    )
 
 
 def add_handlers(
@@ -217,16 +242,17 @@ def reparse(text: str, path: str) -> Config | None:
 
 
 @asynccontextmanager
-async def _log(settings: Settings, ring: Ring) -> AsyncIterator[Recorder]:
-    """The event log on stdout, its newest lines in memory, and what libraries log beside it."""
+async def _log(
+    settings: Settings, ring: Ring, sink: Callable[[bytes], None], dropped: Callable[[], int]
+) -> AsyncIterator[Recorder]:
+    """The event log, its newest lines in memory, and what libraries log beside it."""
     token = trio.lowlevel.current_trio_token()
-    writer = LogWriter(1)
 
-    def sink(line: bytes) -> None:
-        writer(line)
+    def write(line: bytes) -> None:
+        sink(line)
         token.run_sync_soon(ring.append, line)
 
-    recorder = Recorder(sink, node=settings.node_name, dropped=writer.dropped)
+    recorder = Recorder(write, node=settings.node_name, dropped=dropped)
     handler = LogHandler(recorder)
     logging.getLogger().addHandler(handler)
     try:
@@ -234,7 +260,6 @@ async def _log(settings: Settings, ring: Ring) -> AsyncIterator[Recorder]:
     finally:
         logging.getLogger().removeHandler(handler)
         recorder.flush()
-        writer.close(timeout=1.0)
 
 
 class _Loops:
