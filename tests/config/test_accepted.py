@@ -194,3 +194,9 @@ def test_names_under_mps_are_known_before_and_after_renaming() -> None:
     found = accepted("sharing: {mps: {renameByDefault: true, resources: [{name: gpu, replicas: 2}]}}")
     assert found.config.mps == {GPU, ResourceName("nvidia.com/gpu.shared")}
     assert found.config.time_slicing == TimeSlicing()
+
+
+@pytest.mark.parametrize("interval", ["60s", "1m30s", "1.5h", "infinite", "Infinite", "1000ms"])
+def test_a_duration_with_a_unit_is_one(interval: str) -> None:
+    """CFG-13, CFG-14"""
+    accepted(f"flags: {{gfd: {{sleepInterval: {interval}}}}}")

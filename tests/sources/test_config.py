@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -303,3 +304,29 @@ async def test_an_edit_is_told_within_a_quarter_of_a_second(tmp_path: Path) -> N
             await around.fact()
             times.append(trio.current_time() - began)
     assert min(times) < 0.25
+
+
+@pytest.fixture
+def mounted_alone(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A file, and the place where it is mounted."""
+    source, path = tmp_path / "source.yaml", tmp_path / "d" / "config.yaml"
+    source.write_text(shared_by(2))
+    path.parent.mkdir()
+    path.touch()
+    if subprocess.run(["mount", "--bind", source, path], check=False, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("needs root that may mount")
+    yield source, path
+    subprocess.run(["umount", path], check=True)
+
+
+@pytest.mark.root("mounts a file")
+async def test_a_file_that_is_mounted_alone_is_warned_of_and_polled(
+    mounted_alone: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """CFG-31"""
+    source, path = mounted_alone
+    async with sourced(path, poll=0.05) as around:
+        assert await around.replicas() == 2
+        assert any("a mount of its own (subPath)" in message for message in caplog.messages)
+        source.write_text(shared_by(4))
+        assert await around.replicas() == 4
