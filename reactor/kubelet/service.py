@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
@@ -15,6 +16,10 @@ from reactor.kubelet.encode import EncodedList, ListEncoder
 from reactor.model.ids import ResourceName
 from reactor.model.kubelet import Answer, Refusal
 
+log = logging.getLogger(__name__)
+
+LARGEST_LIST = 4 * 2**20
+"""Bytes of a message that the kubelet takes; one more and it ends the stream with every id unhealthy."""
 _LONGEST_MESSAGE = 1000
 """Characters of a refusal: it becomes an HTTP/2 header and part of the pod's status."""
 
@@ -40,7 +45,8 @@ class PluginService(DevicePluginBase):
     async def watch(self, stream: Stream[pb.Empty, EncodedList]) -> None:
         """Send the list in force, then each newer one; ends with the stream, and only this stream, when a send fails.
 
-        While a reader is slow, what it misses is replaced: it gets the newest list when it reads again.
+        While a reader is slow, what it misses is replaced: it gets the newest list when it reads again. A list that
+        the kubelet would drop the resource for is not sent; the plan prevents it, this is the last guard.
         """
         await stream.recv_message()
         changed = asyncio.Event()
@@ -53,6 +59,9 @@ class PluginService(DevicePluginBase):
                     await changed.wait()
                     continue
                 encoded = self._encoder.encode(offer)
+                if len(encoded.data) > LARGEST_LIST:
+                    log.error("list.oversized", extra={"resource": self._resource, "size": len(encoded.data)})
+                    continue
                 await stream.send_message(encoded)
                 feed.sent(offer, len(encoded.data))
         finally:

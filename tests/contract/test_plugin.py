@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -51,6 +52,19 @@ async def test_topology_crosses_the_wire() -> None:
         with client(one.path(await one.servers.serve(GPU))) as peer:
             (device,) = next(peer.watch()).devices
     assert [place.ID for place in device.topology.nodes] == [1]
+
+
+async def test_a_list_beyond_what_the_kubelet_takes_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+    async with node() as one:
+        one.servers.post(snapshot(offer(group(0))))
+        with client(one.path(await one.servers.serve(GPU))) as peer:
+            stream = peer.watch()
+            next(stream)
+            with caplog.at_level(logging.CRITICAL):
+                one.servers.post(snapshot(offer(group(0, replicas=75_000), revision=2)))
+                await one.servers.settle()
+            one.servers.post(snapshot(offer(group(1), revision=3)))
+            assert health(next(stream)) == {ID1: "Healthy"}
 
 
 async def test_two_streams_both_get_one_change() -> None:
@@ -141,7 +155,7 @@ async def test_an_unhealthy_id_is_the_devices_fault() -> None:
 
 async def test_a_preferred_allocation_request_of_20_mb_is_answered() -> None:
     """SHR-11"""
-    ids = [device_id(uuid(index % 8), index) for index in range(420_000)]
+    ids = [f"{index:05}" + "x" * 4995 for index in range(4_200)]
     async with node() as one:
         with client(one.path(await one.servers.serve(GPU))) as peer:
             assert len(peer.preferred(ids, ids[:1], 3)) == 3

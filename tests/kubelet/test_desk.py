@@ -6,8 +6,10 @@ import logging
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reactor.kubelet.desk import Desk
+from reactor.kubelet.desk import Desk, Stream
 from reactor.model.ids import ResourceName, device_id
 from reactor.model.kubelet import Refusal, StreamId
 from reactor.model.snapshot import Snapshot
@@ -186,3 +188,56 @@ def test_a_preference_that_fails_is_no_preference(caplog: pytest.LogCaptureFixtu
     one = Desk(answer=answer, prefer=broken, reports=Log())
     with caplog.at_level(logging.CRITICAL):
         assert one.preferred(GPU, ["a"], [], 1) == ()
+
+
+Step = tuple[str, int]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["post", "open", "take", "close"]), st.integers(0, 3)), max_size=40))
+def test_every_live_stream_ends_with_the_newest_list_and_never_goes_back(steps: list[Step]) -> None:
+    one, log = desk()
+    streams: list[Stream] = []
+    taken: dict[Stream, list[int]] = {}
+
+    def take(stream: Stream) -> None:
+        got = stream.take()
+        if got is not None:
+            taken[stream].append(got.revision)
+
+    revision = 0
+    for action, number in steps:
+        if action == "post":
+            revision += 1
+            one.post(snapshot(offer(group(0, healthy=number % 2 == 0), revision=revision)))
+        elif action == "open":
+            streams.append(one.open(GPU, "a.sock"))
+            taken[streams[-1]] = []
+        elif streams and action == "take":
+            take(streams[number % len(streams)])
+        elif streams:
+            streams[number % len(streams)].close()
+    for stream in one.streams:
+        take(stream)
+        assert taken[stream][-1:] == ([revision] if revision else [])
+    for revisions in taken.values():
+        assert revisions == sorted(set(revisions))
+    assert [line[0] for line in log.lines].count("ended") == len(streams) - len(one.streams)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.sampled_from([None, 0, 1])), max_size=30))
+def test_no_gpu_is_granted_under_two_identities_before_the_first_is_folded_in(
+    steps: list[tuple[bool, int, int | None]],
+) -> None:
+    one, log = desk()
+    groups = [group(index) for index in (0, 1)] + [group(index, replicas=2) for index in (0, 1)]
+    one.post(snapshot(offer(*groups)))
+    unfolded: dict[int, set[bool]] = {}
+    for fold, index, share in steps:
+        if fold:
+            granted = sum(line[0] == "granted" for line in log.lines)
+            one.post(snapshot(offer(*groups), grants=granted))
+            unfolded.clear()
+        outcome = one.allocate(GPU, [[device_id(uuid(index), share)]])
+        if not isinstance(outcome, Refusal):
+            unfolded.setdefault(index, set()).add(share is None)
+        assert all(len(identities) == 1 for identities in unfolded.values())

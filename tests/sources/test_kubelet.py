@@ -175,6 +175,18 @@ async def test_a_new_socket_waits_for_the_end_of_the_old_lifes_stream(autojump_c
         assert world.times[1] - ended < 0.01
 
 
+async def test_a_socket_made_again_right_after_the_start_is_a_new_kubelet(autojump_clock: MockClock) -> None:
+    """KBL-01"""
+    files = Files()
+    files.up(FIRST)
+    async with simulated(files) as world:
+        await world.seen(1)
+        await trio.sleep(0.05)
+        files.up(SECOND)
+        await world.seen(2)
+        assert world.facts == [KubeletUp(identity=FIRST), KubeletUp(identity=SECOND)]
+
+
 async def test_a_stream_that_ends_alone_has_the_kubelet_confirmed(autojump_clock: MockClock) -> None:
     """KBL-02, KBL-20"""
     files = Files()
