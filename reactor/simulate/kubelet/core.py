@@ -211,6 +211,11 @@ class KubeletCore:
                     health.setdefault(resource, {})[each] = self.manager.health_of(resource, each)
         return health
 
+    def devices(self, resource: str) -> dict[str, bool]:
+        """The list as it stands: id and whether it is healthy now."""
+        healthy = self.manager.healthy.get(resource, frozenset())
+        return {each: each in healthy for each in self.manager.listed.get(resource, ())}
+
     def held(self, resource: str) -> frozenset[str]:
         """Ids that the device manager thinks are in use."""
         return frozenset(self.manager.allocated.get(resource, ()))

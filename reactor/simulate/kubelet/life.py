@@ -14,12 +14,9 @@ import trio
 from reactor.model.errors import Refused, Transient
 from reactor.simulate.kubelet import texts
 from reactor.simulate.kubelet.core import KubeletCore
-from reactor.simulate.kubelet.link import KubeletGone, Link, Plug, Weather
-from reactor.simulate.kubelet.plugin import Device, KubeletPanic, PluginError
-from reactor.simulate.kubelet.registration import Client, RegisterError, check
-
-_BACKOFF = (0.0, 1.0, 1.6, 2.6, 4.1, 6.5)
-"""Seconds between the attempts of a dial-back, about as grpc-go spaces them."""
+from reactor.simulate.kubelet.link import Link, Plug, Weather
+from reactor.simulate.kubelet.plugin import Device, KubeletGone, KubeletPanic, PluginError
+from reactor.simulate.kubelet.registration import BACKOFF, Client, RegisterError, check
 
 
 @dataclass(eq=False)
@@ -147,7 +144,7 @@ class Life:
 
     async def _dial(self, socket: str) -> Plug:
         with trio.move_on_after(self.core.traits.dial_timeout):
-            for pause in _BACKOFF:
+            for pause in BACKOFF:
                 await trio.sleep(pause)
                 plug = self._sockets.get(socket)
                 if plug is not None:

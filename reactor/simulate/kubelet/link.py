@@ -17,11 +17,15 @@ from reactor.model.ids import ResourceName
 from reactor.model.kubelet import Answer, Refusal
 from reactor.model.snapshot import Listed, Offer
 from reactor.simulate.kubelet import texts
-from reactor.simulate.kubelet.plugin import MESSAGE_LIMIT, ContainerAnswer, Device, DeviceNode, Options, PluginError
-
-
-class KubeletGone(Exception):
-    """The kubelet ended while it was waiting for the plugin."""
+from reactor.simulate.kubelet.plugin import (
+    MESSAGE_LIMIT,
+    ContainerAnswer,
+    Device,
+    DeviceNode,
+    KubeletGone,
+    Options,
+    PluginError,
+)
 
 
 @dataclass(eq=False)

@@ -254,9 +254,7 @@ class MemoryKubelet:
 
     def devices(self, resource: str) -> dict[str, bool]:
         """The list as it stands with the kubelet: id and whether it is healthy there."""
-        manager = self.core.manager
-        healthy = manager.healthy.get(resource, frozenset())
-        return {each: each in healthy for each in manager.listed.get(resource, ())}
+        return self.core.devices(resource)
 
     def held(self, resource: str) -> frozenset[str]:
         """Ids that the device manager thinks are in use."""

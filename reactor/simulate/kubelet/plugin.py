@@ -96,6 +96,10 @@ class KubeletPanic(Exception):
     """A real kubelet would have ended here with a nil dereference: the plugin broke it (spec/kubelet.md 14)."""
 
 
+class KubeletGone(Exception):
+    """The kubelet ended while it was waiting for the plugin."""
+
+
 class Endpoint(Protocol):
     """One connected plugin. Every method raises PluginError and nothing else when the plugin fails it."""
 

@@ -15,6 +15,9 @@ from reactor.simulate.kubelet import texts
 from reactor.simulate.kubelet.devices import Connected, DeviceManager
 from reactor.simulate.kubelet.plugin import Endpoint, Options
 
+BACKOFF = (0.0, 1.0, 1.6, 2.6, 4.1, 6.5)
+"""Seconds between the attempts of a dial-back, about as grpc-go spaces them."""
+
 
 class RegisterError(Exception):
     """Register is refused with code Unknown and this text."""

@@ -200,6 +200,7 @@ async def test_a_stream_that_ends_during_allocate_refuses_the_pod(autojump_clock
             nursery.start_soon(one.kubelet.run_pod, "p", {GPU: 1})
             await hold.arrived.wait()
             one.kubelet.reset_stream(GPU)
+        await wait_all_tasks_blocked()
         assert "the client connection is closing" in one.kubelet.pod("p").message
         assert one.counts() == (0, 1)
 
