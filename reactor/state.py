@@ -28,6 +28,8 @@ class ConfigState:
     path: str = ""
     text: str = field(default="", repr=False)
     accepted_wall: float | None = None
+    judged: bool = False
+    """Whether a text of this life was accepted or refused; until then only an earlier life's config is known."""
     rejected_digest: str = ""
     rejected_path: str = ""
     problems: tuple[ConfigProblem, ...] = ()

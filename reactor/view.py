@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from reactor.allocate import missing_node
 from reactor.model.config import Config, DeviceListStrategy, HoldsPolicy
-from reactor.model.gpu import Gpu
+from reactor.model.gpu import DriverState, Gpu
 from reactor.model.hold import Hold, HoldKey
 from reactor.model.ids import DeviceId, GpuUuid, Identity, ResourceName, device_id, parse_device_id
 from reactor.model.snapshot import AnswerPolicy, Listed, Offer, Snapshot
@@ -31,9 +31,18 @@ def moved(before: State, after: State) -> bool:
     return any(one is not other for one, other in pairs) or _closing(before) != _closing(after)
 
 
+def ready(state: State) -> bool:
+    """Whether enough is known for a first list: a list that lacks what an earlier life offered would take it away.
+
+    The config text of this life, who holds what, and whether NVML answers at all.
+    """
+    judged = state.config.config is not None and state.config.judged
+    return judged and state.books.checkpoint_known and state.driver.state is not DriverState.UNKNOWN
+
+
 def names(state: State) -> set[ResourceName]:
     """Resources that are listed: planned, with ids that still leave, or owing the kubelet an empty list."""
-    if state.config.config is None or not state.books.checkpoint_known:
+    if not ready(state):
         return set()
     planned = {resource.name for resource in state.plan.resources}
     return planned | {key.resource for key in state.leaving} | _closing(state)
@@ -42,7 +51,7 @@ def names(state: State) -> set[ResourceName]:
 def snapshot(state: State, previous: Snapshot = NOTHING) -> Snapshot:
     """What the kubelet shall see now. An offer that did not change is the same object as in ``previous``."""
     config = state.config.config
-    if config is None or not state.books.checkpoint_known:
+    if config is None or not ready(state):
         return Snapshot(revision=state.revision, grants=state.grants)
     lister = _Lister.of(state, config)
     offers: dict[ResourceName, Offer] = {}
@@ -118,7 +127,7 @@ def _inputs(state: State) -> tuple[object, ...]:
         state.gpus,
         state.nodes,
         state.nudges,
-        state.books.checkpoint_known,
+        ready(state),
         state.config.config,
     )
 

@@ -20,18 +20,21 @@ def config_read(state: State, event: Event, fact: ConfigRead) -> State:
         path=fact.path,
         text=fact.text,
         accepted_wall=event.wall,
+        judged=True,
     )
-    same = state.config.digest == fact.digest and state.config.origin is fact.origin and not state.config.problems
-    if same:
+    known = state.config
+    if known.judged and known.digest == fact.digest and known.origin is fact.origin and not known.problems:
         return state
     return end(replace(state, config=now), FAULT)
 
 
 def config_rejected(state: State, event: Event, fact: ConfigRejected) -> State:
     """A refused text changes nothing of what is in force; it is remembered to be shown."""
-    if state.config.rejected_digest == fact.digest and state.config.problems == fact.problems:
+    if state.config.judged and state.config.rejected_digest == fact.digest and state.config.problems == fact.problems:
         return state
-    config = replace(state.config, rejected_digest=fact.digest, rejected_path=fact.path, problems=fact.problems)
+    config = replace(
+        state.config, rejected_digest=fact.digest, rejected_path=fact.path, problems=fact.problems, judged=True
+    )
     first = fact.problems[0].render(fact.path) if fact.problems else fact.path
     more = f" (and {len(fact.problems) - 1} more)" if len(fact.problems) > 1 else ""
     return begin(replace(state, config=config), event, FAULT, first + more)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from reactor import events as e
 from reactor.model.config import HoldsPolicy
+from reactor.model.gpu import DriverState
+from reactor.model.hold import Hold
+from reactor.model.ids import Identity
 from reactor.model.snapshot import Snapshot
 from reactor.state import State
 from tests.reducer.world import GPU, SHARED, WHOLE_A, WHOLE_B, A, B, World, config, gpu, share
@@ -196,3 +199,28 @@ def test_an_unchanged_resource_keeps_its_very_offer() -> None:
     world.tell(e.ConfigRead(config=config(holds=HoldsPolicy.ALLOW), digest="other"))
     world.inventory()
     assert world.offer() is before
+
+
+def test_no_list_is_made_before_gpus_and_config_of_this_life_are_known() -> None:
+    """An agent that begins again must not take away what it is about to offer."""
+    hold = Hold(resource=GPU, id=WHOLE_A, gpu=A, identity=Identity.WHOLE, since=1.0)
+    world = World()
+    world.state, world.snapshot = State(), Snapshot()
+    world.tell(e.StateRestored(config=config(2), config_digest="old", holds=(hold,)))
+    world.checkpoint(WHOLE_A)
+    assert not world.snapshot.offers
+    world.inventory()
+    assert not world.snapshot.offers
+    world.tell(e.ConfigRejected(digest="bad", path="config.yaml", problems=()))
+    assert world.listed() == {WHOLE_A: False} | shares(0, 1, of="a", healthy=False) | shares(0, 1, of="b")
+
+
+def test_a_driver_that_hangs_from_the_start_keeps_held_ids_listed() -> None:
+    hold = Hold(resource=GPU, id=WHOLE_A, gpu=A, identity=Identity.WHOLE, since=1.0)
+    world = World()
+    world.state, world.snapshot = State(), Snapshot()
+    world.tell(e.StateRestored(holds=(hold,)))
+    world.config()
+    world.checkpoint(WHOLE_A)
+    world.tell(e.InventoryFailed(state=DriverState.HUNG, error="no answer within 120 s"))
+    assert world.listed() == {WHOLE_A: False}
