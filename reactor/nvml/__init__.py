@@ -8,8 +8,8 @@ is asked for.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from reactor.nvml.client import NvmlClient as NvmlClient
     from reactor.nvml.direct import DirectNvml as DirectNvml

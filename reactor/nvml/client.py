@@ -40,9 +40,14 @@ class NvmlClient:
         sys_root: Path = Path("/sys"),
         scan_deadline: float = 5.0,
         init_deadline: float = 120.0,
+        wait: float = 1.0,
         kill: Callable[[trio.Process], None] = trio.Process.kill,
     ) -> None:
-        """``provider``: ``module:function:argument`` giving the C functions; empty: the host's library."""
+        """``provider``: ``module:function:argument`` giving the C functions; empty: the host's library.
+
+        ``wait``: seconds of one wait for events; an event ends it at once, only bind and unbind of the driver are
+        looked at in between. The worker ends by its own exit, whatever waits then, so that it need not be short.
+        """
         self._setup = Setup(
             provider=provider,
             driver_root=driver_root,
@@ -50,6 +55,7 @@ class NvmlClient:
             sys_root=sys_root,
             scan_deadline=scan_deadline,
             init_deadline=init_deadline,
+            wait=wait,
         )
         self._kill = kill
         self._outlook = Outlook()

@@ -47,6 +47,7 @@ class Setup:
     sys_root: Path
     scan_deadline: float
     init_deadline: float
+    wait: float
 
     def command(self, descriptor: int) -> list[str]:
         given = {
@@ -55,12 +56,14 @@ class Setup:
             "driver_root": str(self.driver_root),
             "dev_root": str(self.dev_root),
             "sys_root": str(self.sys_root),
+            "wait_ms": int(self.wait * 1000),
         }
         # No site module, no environment: the two places it imports from are given, nothing else is looked at.
-        return [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, json.dumps(given), *_import_paths()]
+        return [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, json.dumps(given), *import_paths()]
 
 
-def _import_paths() -> list[str]:
+def import_paths() -> list[str]:
+    """Where a worker finds this package and pynvml."""
     found = [str(Path(__file__).parents[2])]
     spec = find_spec("pynvml")
     if spec is not None and spec.origin is not None:

@@ -21,8 +21,6 @@ from reactor.nvml.library import Library, Record
 from reactor.nvml.loading import NvmlFailed
 from reactor.nvml.watch import Watch
 
-WAIT = 250
-"""Milliseconds of one wait for events."""
 BEAT = 5.0
 """Seconds between two signs of life of the event watch."""
 LARGEST = 1 << 18
@@ -35,6 +33,7 @@ class Worker:
         self._dev_root = str(given["dev_root"])
         self._sys_root = str(given["sys_root"])
         self._provider = str(given["provider"])
+        self._wait_ms = int(str(given["wait_ms"]))
         self._library: Library | None = None
         self._loaded: tuple[str, int, int] | None = None
         self._told: set[str] = set()
@@ -109,7 +108,7 @@ class Worker:
         try:
             beat = 0.0
             while True:
-                pause = self._watch.turn(WAIT)
+                pause = self._watch.turn(self._wait_ms)
                 now = time.monotonic()
                 if now >= beat:
                     self.tell({"kind": "beat", "beats": self._watch.beats})

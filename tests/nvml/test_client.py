@@ -33,7 +33,12 @@ class Bench:
 
     def client(self, **options: object) -> NvmlClient:
         return NvmlClient(
-            provider=self.host.provider, dev_root=self.root, sys_root=self.root / "sys", scan_deadline=0.3, **options
+            provider=self.host.provider,
+            dev_root=self.root,
+            sys_root=self.root / "sys",
+            scan_deadline=0.5,
+            wait=0.05,
+            **options,
         )
 
     async def note(self, *kinds: type[Note]) -> Note:

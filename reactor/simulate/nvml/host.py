@@ -1,7 +1,8 @@
 """Keeps simulated hardware outside the worker, on a unix socket: a new worker sees the same GPUs.
 
 Runs in a trio task of the agent's process (``serve``), or as a process of its own:
-``python -m reactor.simulate.nvml.host 8xH100 SOCKET [ROOT]``, where ROOT gets the files of ``files.lay_out``.
+``python -m reactor.simulate.nvml.host 8xH100 SOCKET [ROOT]``, where ROOT gets the files of ``files.lay_out``; it says
+``ready`` once it can be asked.
 """
 
 from __future__ import annotations
@@ -141,7 +142,10 @@ async def serve(spec: str, path: Path, root: Path | None = None) -> None:
     hardware = Hardware(spec)
     if root is not None:
         lay_out(hardware, root)
-    await Host(hardware, path).run()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(Host(hardware, path).run)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
 
 
 def main() -> None:

@@ -46,15 +46,21 @@ class Remote:
         self._path = path
         self._session = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._thread = threading.local()
-        self._first = self._connect()
-        missing = self._first.ask(["missing"])
+        self._made: list[Connection] = []
+        missing = self._connect().ask(["missing"])
         self.missing = frozenset(map(str, missing)) if isinstance(missing, list) else frozenset()
 
     def _connect(self) -> Connection:
         made = Connection(self._path)
         made.ask(["session", self._session])
         self._thread.connection = made
+        self._made.append(made)
         return made
+
+    def close(self) -> None:
+        """As the end of the process would."""
+        for made in self._made:
+            made.close()
 
     def call(self, function: str, arguments: Sequence[Value]) -> tuple[int, list[Value]]:
         connection: Connection = getattr(self._thread, "connection", None) or self._connect()
