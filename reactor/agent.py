@@ -94,7 +94,8 @@ async def serve(
     ``sink`` takes the lines of the event log, from any thread; ``dropped`` says how many of them it has lost.
     """
     ring = Ring()
-    log = _log(settings, ring, sink, dropped)
+    run = secrets.token_hex(4)
+    log = _log(settings, run, ring, sink, dropped)
     async with log as recorder, open_door() as door, hardware(settings) as nvml:
         bus = Bus((), recorder=recorder)
         desk = Desk(
@@ -115,7 +116,7 @@ async def serve(
             lock = await _alone(settings, bus)
             if lock is not None:
                 with lock:
-                    _begin(settings, bus, file)
+                    _begin(settings, run, bus, file)
                     await work(bus, _sources(settings, bus, door, nvml, servers), settings.grace)
                     await servers.aclose(settings.grace)
             outer.cancel_scope.cancel()
@@ -144,12 +145,12 @@ def add_handlers(
     return advertise
 
 
-def _begin(settings: Settings, bus: Bus, file: StateFile) -> None:
+def _begin(settings: Settings, run: str, bus: Bus, file: StateFile) -> None:
     """The first facts: who starts, and what an earlier life remembered."""
     policy = policy_from_environment(settings.environment)
     started = e.AgentStarted(
         version=version("gpu-reactor"),
-        run=secrets.token_hex(4),
+        run=run,
         boot=_boot_id(),
         simulated=bool(settings.simulate_nvml),
         policy=policy if isinstance(policy, Policy) else Policy(),  # the command line has refused bad ones
@@ -243,7 +244,7 @@ def reparse(text: str, path: str) -> Config | None:
 
 @asynccontextmanager
 async def _log(
-    settings: Settings, ring: Ring, sink: Callable[[bytes], None], dropped: Callable[[], int]
+    settings: Settings, run: str, ring: Ring, sink: Callable[[bytes], None], dropped: Callable[[], int]
 ) -> AsyncIterator[Recorder]:
     """The event log, its newest lines in memory, and what libraries log beside it."""
     token = trio.lowlevel.current_trio_token()
@@ -252,7 +253,7 @@ async def _log(
         sink(line)
         token.run_sync_soon(ring.append, line)
 
-    recorder = Recorder(write, node=settings.node_name, dropped=dropped)
+    recorder = Recorder(write, node=settings.node_name, run=run, dropped=dropped)
     handler = LogHandler(recorder)
     logging.getLogger().addHandler(handler)
     try:

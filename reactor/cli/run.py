@@ -83,7 +83,6 @@ def _add_flags(parser: Parser) -> None:
     )
     flag("--resync", metavar="SECONDS", text="between looks at the GPUs that nothing asked for (default 30)")
     flag("--grace", metavar="SECONDS", text="for handlers and servers to end after SIGTERM (default 5)")
-    flag("--journal", metavar="FILE", text="also write every event, whole, to this file")
     flag(
         "--simulate-nvml",
         metavar="SPEC",

@@ -64,10 +64,6 @@ class _Lookup:
         given = self.find(flag)
         return default if given is None else given.path()
 
-    def optional_path(self, flag: str) -> Path | None:
-        given = self.find(flag)
-        return None if given is None else given.path()
-
     def text(self, flag: str, default: str, *variables: str) -> str:
         given = self.find(flag, *variables)
         return default if given is None else given.text
@@ -90,7 +86,6 @@ def read_settings(args: Namespace, environ: Mapping[str, str]) -> Settings:
         grace=_seconds(look, "--grace", _DEFAULT.grace, least=0),
         allow_inject=bool(args.allow_inject),
         simulate_nvml=_simulate(look),
-        journal=look.optional_path("--journal"),
         environment=_health_variables(environ),
     )
 

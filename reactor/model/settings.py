@@ -29,7 +29,6 @@ class Settings:
     allow_inject: bool = False
     simulate_nvml: str = ""
     """Such as 8xH100: run on simulated NVML, loudly marked. Empty: the real library."""
-    journal: Path | None = None
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS, as they were set."""
 

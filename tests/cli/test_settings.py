@@ -29,7 +29,7 @@ def test_nothing_said_is_the_defaults():
 def test_every_flag_is_read():
     line = (
         "--config c --kubelet-root k --plugin-dir p --pod-resources-socket r.sock --state-dir s --admin-socket a.sock "
-        "--probe-listen :1 --node-name n --driver-root-ctr-path /d --grace 2.5 --resync 60 --journal j "
+        "--probe-listen :1 --node-name n --driver-root-ctr-path /d --grace 2.5 --resync 60 "
         "--simulate-nvml 8xH100 --allow-inject"
     )
     assert settings(line) == Settings(
@@ -44,7 +44,6 @@ def test_every_flag_is_read():
         container_driver_root=Path("/d"),
         resync=60.0,
         grace=2.5,
-        journal=Path("j"),
         simulate_nvml="8xH100",
         allow_inject=True,
     )
@@ -97,7 +96,6 @@ def test_the_peer_s_health_variables_are_passed_on_as_they_are():
         ("--driver-root-ctr-path rel", "is not absolute"),
         ("--admin-socket /" + "x" * 107, "is 108 bytes long, a unix socket takes 107"),
         ("--state-dir=", "--state-dir is empty"),
-        ("--journal=", "--journal is empty"),
         ("--resync 0", "--resync: '0' is not a number of seconds from 1 on, such as 30"),
         ("--simulate-nvml=", "--simulate-nvml is empty"),
         ("--simulate-nvml 8xH1000", "known products: H100"),
