@@ -40,6 +40,7 @@ class HealthSource:
         self._nvml = nvml
         self._publish = publish
         self._workers = 0
+        self._unwatched = False
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
@@ -59,6 +60,8 @@ class HealthSource:
             case notes.WorkerUp():
                 self._workers += 1
                 yield WorkerStarted(pid=note.pid)
+                if self._unwatched:
+                    yield self._watched()  # its watch begins anew; if that fails too, it says so itself
                 if self._workers > 1:
                     yield DevicesChanged(what="NVML worker replaced, events may have been missed")
             case notes.WorkerGone():
@@ -73,13 +76,18 @@ class HealthSource:
             case notes.WatchRestarted():
                 yield DevicesChanged(what=f"event watch restarted: {note.error}")
             case notes.WatchFailed():
+                self._unwatched = True
                 error = f"GPUs are not watched: {note.error}"
                 yield SourceFailed(source=self.name, error=error, attempt=FAILED_AFTER, retry_in=LONGEST_PAUSE)
             case notes.WatchRecovered():
-                yield SourceRecovered(source=self.name, attempts=FAILED_AFTER)
+                yield self._watched()
                 yield DevicesChanged(what="event watch works again")
             case _:
                 assert_never(note)
+
+    def _watched(self) -> Fact:
+        self._unwatched = False
+        return SourceRecovered(source=self.name, attempts=FAILED_AFTER)
 
 
 def _of_a_gpu(note: notes.Xid | notes.Ecc | notes.RecoveryChanged | notes.Unavailable) -> Iterator[Fact]:

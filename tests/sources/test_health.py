@@ -116,6 +116,21 @@ async def test_a_watch_that_fails_is_a_fault_of_the_source_until_it_works_again(
     assert isinstance(look, DevicesChanged)
 
 
+async def test_a_new_worker_ends_the_fault_of_the_watch_of_the_one_before(
+    bench: Bench, autojump_clock: trio.testing.MockClock
+) -> None:
+    """HLT-12"""
+    bench.hardware.fail("nvmlEventSetWait_v2", 999)
+    await trio.sleep(60)
+    assert isinstance((await bench.told())[-1], SourceFailed)
+    bench.hardware.mend()
+    await bench.nvml.renew("a test says so")
+    started, recovered, look = await bench.told()
+    assert started == WorkerStarted(pid=2)
+    assert isinstance(recovered, SourceRecovered)
+    assert isinstance(look, DevicesChanged)
+
+
 async def test_a_hung_worker_is_told_and_its_successor_asks_for_a_look(
     bench: Bench, autojump_clock: trio.testing.MockClock
 ) -> None:
