@@ -27,6 +27,7 @@ QUIET = "quiet"
 MISSING_RESYNC = 2.0
 """Seconds between scans while a driver or a GPU is missing: nothing may tell of its return."""
 
+UNREADABLE = "gpu.unreadable:"
 MISSING_FOR = 600.0
 """How long a GPU that is gone is looked for that often; then it may well be gone for good."""
 
@@ -78,7 +79,18 @@ def inventory_taken(state: State, event: Event, fact: InventoryTaken) -> State:
         scanned_at=event.at,
         refused=state.refused and {},
     )
-    return _deadlines(_places(state), event)
+    return _deadlines(_places(_unreadable(state, event, failed, inventory)), event)
+
+
+def _unreadable(state: State, event: Event, failed: Mapping[Gpu, GpuFailure], inventory: Inventory) -> State:
+    """A GPU that never answered is no GPU to plan with; it is told of as a fault (NVM-01)."""
+    known = set(failed.values())
+    strangers = {f"{UNREADABLE}{one.pci or one.index}": one for one in inventory.failures if one not in known}
+    for name in [name for name in state.faults if name.startswith(UNREADABLE) and name not in strangers]:
+        state = faults.end(state, name)
+    for name, one in strangers.items():
+        state = faults.begin(state, event, name, f"GPU {one.index} does not answer ({one.kind}): {one.error}")
+    return state
 
 
 def inventory_failed(state: State, event: Event, fact: InventoryFailed) -> State:

@@ -1,0 +1,138 @@
+"""What scans and events make of the GPUs: one's trouble is never another's."""
+
+from __future__ import annotations
+
+from reactor import events as e
+from reactor.model.condition import WHOLE_GPU, FaultClass
+from reactor.model.gpu import Driver, DriverState, FailureKind, Gpu, GpuFailure, Inventory, RecoveryAction
+from reactor.model.ids import GpuUuid, PciAddress
+from tests.reducer.world import WHOLE_A, WHOLE_B, A, B, World, gpu, share
+
+
+def scan(world: World, *gpus: Gpu, failures: tuple[GpuFailure, ...] = (), generation: int = 0) -> None:
+    inventory = Inventory(
+        driver=Driver(version="570", cuda=(12, 8)), gpus=gpus, failures=failures, generation=generation
+    )
+    world.tell(e.InventoryTaken(inventory=inventory))
+
+
+def xid(world: World, code: int, *, on: object = A) -> None:
+    world.tell(e.XidReported(gpu=on, placement=WHOLE_GPU, xid=code))  # type: ignore[arg-type]
+
+
+def test_an_xid_marks_every_share_of_its_gpu_and_no_other() -> None:
+    world = World(replicas=2)
+    xid(world, 79)
+    assert world.listed() == {share(A, 0): False, share(A, 1): False, share(B, 0): True, share(B, 1): True}
+
+
+def test_an_xid_of_a_gpu_that_nobody_knows_changes_nothing() -> None:
+    world = World()
+    before = world.state
+    xid(world, 79, on="GPU-cccccccc-0000-0000-0000-000000000000")
+    assert world.state is before
+
+
+def test_a_failure_is_matched_by_its_old_index_if_nothing_else_is_readable() -> None:
+    world = World()
+    scan(world, gpu(B, 1), failures=(GpuFailure(index=0, kind=FailureKind.LOST, error="GPU is lost"),))
+    assert world.listed() == {WHOLE_A: False, WHOLE_B: True}
+
+
+def test_a_failure_is_matched_by_its_address_before_its_index() -> None:
+    """Indices move when a GPU goes."""
+    world = World()
+    failure = GpuFailure(index=0, kind=FailureKind.HUNG, error="no answer", pci=gpu(B, 1).pci)
+    scan(world, gpu(A, 0), failures=(failure,))
+    assert world.listed() == {WHOLE_A: True, WHOLE_B: False}
+
+
+def test_a_gpu_that_never_answered_is_a_fault_and_not_a_gpu() -> None:
+    """NVM-01"""
+    world = World()
+    failure = GpuFailure(index=2, kind=FailureKind.ERROR, error="unknown error", pci=PciAddress("0000:99:00.0"))
+    scan(world, gpu(A, 0), gpu(B, 1), failures=(failure,))
+    assert set(world.state.faults) == {"gpu.unreadable:0000:99:00.0"}
+    assert world.listed() == {WHOLE_A: True, WHOLE_B: True}
+    scan(world, gpu(A, 0), gpu(B, 1))
+    assert not world.state.faults
+
+
+def test_a_gpu_that_answers_again_is_healthy_after_a_quiet_time() -> None:
+    world = World()
+    scan(world, gpu(B, 1), failures=(GpuFailure(index=0, kind=FailureKind.LOST, error="GPU is lost"),))
+    scan(world, gpu(A, 0), gpu(B, 1))
+    assert not world.listed()[WHOLE_A]
+    world.deadline("quiet")
+    scan(world, gpu(A, 0), gpu(B, 1))
+    assert world.listed() == {WHOLE_A: True, WHOLE_B: True}
+
+
+def test_a_scan_that_failed_as_a_whole_condemns_nobody() -> None:
+    world = World()
+    for state in (DriverState.HUNG, DriverState.FAILED, DriverState.DENIED):
+        world.tell(e.InventoryFailed(state=state, error="no answer"))
+        assert world.listed() == {WHOLE_A: True, WHOLE_B: True}
+        assert "driver" in world.state.faults
+
+
+def test_a_driver_that_is_gone_withdraws_all_and_brings_all_back() -> None:
+    world = World()
+    world.tell(e.InventoryFailed(state=DriverState.ABSENT, error="driver not loaded"))
+    assert world.listed() == {WHOLE_A: False, WHOLE_B: False}
+    scan(world, gpu(A, 0), gpu(B, 1), generation=1)
+    assert world.listed() == {WHOLE_A: True, WHOLE_B: True}
+
+
+def test_a_reset_condition_is_lifted_by_a_rebound_driver_and_not_by_time() -> None:
+    world = World()
+    xid(world, 48)
+    world.now += 86400
+    scan(world, gpu(A, 0), gpu(B, 1))
+    assert not world.listed()[WHOLE_A]
+    scan(world, gpu(A, 0), gpu(B, 1), generation=1)
+    assert world.listed()[WHOLE_A]
+
+
+def test_what_the_driver_asks_for_is_believed_at_once_and_its_end_only_with_a_scan() -> None:
+    """HLT-18"""
+    world = World()
+    world.tell(e.RecoveryActionChanged(gpu=A, action=RecoveryAction.RESET))
+    assert not world.listed()[WHOLE_A]
+    world.tell(e.RecoveryActionChanged(gpu=A, action=RecoveryAction.NONE))
+    assert not world.listed()[WHOLE_A]
+    scan(world, gpu(A, 0, recovery=RecoveryAction.NONE), gpu(B, 1, recovery=RecoveryAction.NONE))
+    assert world.listed()[WHOLE_A]
+
+
+def test_too_many_faults_in_a_day_need_a_person() -> None:
+    world = World()
+    for _ in range(4):
+        scan(world, gpu(B, 1), failures=(GpuFailure(index=0, kind=FailureKind.LOST, error="GPU is lost"),))
+        world.now += 10
+        scan(world, gpu(A, 0), gpu(B, 1))
+    assert not world.listed()[WHOLE_A]
+    assert world.state.conditions[A][0].needs_person
+    world.tell(e.FaultCleared(gpu=A, reason="card reseated"))
+    assert world.listed()[WHOLE_A]
+    assert not world.state.relapses
+
+
+def test_another_gpu_at_the_address_of_a_broken_one_is_healthy() -> None:
+    world = World()
+    xid(world, 54)
+    assert world.state.conditions[A][0].fault is FaultClass.HARDWARE
+    new = gpu(GpuUuid("GPU-dddddddd-0000-0000-0000-000000000000"), 0)
+    scan(world, new, gpu(B, 1))
+    assert A not in world.state.conditions
+    assert world.listed() == {WHOLE_A: False, new.uuid: True, WHOLE_B: True}
+
+
+def test_scans_come_soon_while_a_gpu_is_missing_and_then_no_more() -> None:
+    world = World()
+    assert world.state.deadlines["resync"] == world.now + 30.0
+    scan(world, gpu(A, 0))
+    assert world.state.deadlines["resync"] == world.now + 2.0
+    world.now += 601
+    scan(world, gpu(A, 0))
+    assert world.state.deadlines["resync"] == world.now + 30.0
