@@ -41,12 +41,14 @@ class NvmlClient:
         scan_deadline: float = 5.0,
         init_deadline: float = 120.0,
         wait: float = 1.0,
+        silence: float = 45.0,
         kill: Callable[[trio.Process], None] = trio.Process.kill,
     ) -> None:
         """``provider``: ``module:function:argument`` giving the C functions; empty: the host's library.
 
         ``wait``: seconds of one wait for events; an event ends it at once, only bind and unbind of the driver are
-        looked at in between. The worker ends by its own exit, whatever waits then, so that it need not be short.
+        looked at in between. The worker ends by its own exit, whatever waits then, so it need not be short.
+        ``silence``: more than the longest pause of a watch that fails, and a beat.
         """
         self._setup = Setup(
             provider=provider,
@@ -56,6 +58,7 @@ class NvmlClient:
             scan_deadline=scan_deadline,
             init_deadline=init_deadline,
             wait=wait,
+            silence=silence,
         )
         self._kill = kill
         self._outlook = Outlook()

@@ -113,7 +113,9 @@ class DirectNvml:
             self._functions.on_event(self._wake)
         self._lives += 1
         self._opened = False
-        self._library = Library(self._functions, dev_root=dev_root, sys_root=sys_root, touching=self._touching)
+        self._library = Library(
+            self._functions, dev_root=dev_root, sys_root=sys_root, touching=self._touching, watching=self._wake
+        )
         self._watch = Watch(self._library, self._outlook.plain_event)
 
     def _touching(self, index: int | None) -> None:
@@ -173,7 +175,6 @@ class DirectNvml:
         if not self._opened:
             self._library.open()
             self._opened = True
-            self._wake()
         return self._library.scan(skip)
 
     async def _wait_out(self, stuck: Stuck) -> None:

@@ -77,16 +77,26 @@ class Stuck(Exception):
 
 
 class Library:
-    """One life of NVML. One thread scans, another may wait; ``touching`` is told of each GPU before it is called."""
+    """One life of NVML. One thread scans, another may wait.
+
+    ``touching`` is told of each GPU before it is called, ``watching`` once there is something to wait for.
+    """
 
     def __init__(
-        self, functions: object, *, dev_root: str, sys_root: str, touching: Callable[[int | None], None]
+        self,
+        functions: object,
+        *,
+        dev_root: str,
+        sys_root: str,
+        touching: Callable[[int | None], None],
+        watching: Callable[[], None],
     ) -> None:
         self._functions = functions
         self._pointers: dict[str, object] = {}
         self._dev_root = dev_root
         self._sys_root = sys_root
         self._touching = touching
+        self._watching = watching
         self._events: Handle | None = None
         self._system: Handle | None = None
         self._lock = Lock()
@@ -114,7 +124,6 @@ class Library:
         self._touching(None)
         with self._call():
             pynvml.nvmlInit()
-            self._new_events()
             self._new_system_events()
 
     def close(self) -> None:
@@ -165,6 +174,7 @@ class Library:
 
     def _watch_all(self, count: int, skip: Collection[int]) -> dict[int, Handle | Record]:
         """Register the events of every GPU, all of them before any is looked at: nothing happens unseen (HLT-16)."""
+        self._need_events()
         found: dict[int, Handle | Record] = {}
         for index in range(count):
             if index in skip:
@@ -178,12 +188,14 @@ class Library:
                 continue
             found[index] = handle
             self._watch(handle)
+        if any(self._monitored.values()):
+            self._watching()
         return found
 
     def _watch(self, handle: Handle) -> None:
         key = _address(handle)
         with self._lock:
-            if key in self._monitored:
+            if key in self._monitored or self._events is None:
                 return
             try:
                 types = pynvml.nvmlDeviceGetSupportedEventTypes(handle) & sum(_EVENTS)
@@ -264,7 +276,8 @@ class Library:
                 with self._lock:
                     if self._events is not None:
                         pynvml.nvmlEventSetFree(self._events)
-                    self._new_events()
+                    self._events = None
+                    self._events = pynvml.nvmlEventSetCreate()
                     self._monitored.clear()
                 self._watch_all(pynvml.nvmlDeviceGetCount(), skip)
         except NvmlFailed as exc:
@@ -286,9 +299,14 @@ class Library:
         bound = pynvml.nvmlSystemEventTypeGpuDriverBind
         return [{"kind": "driver", "bound": bool(event["eventType"] & bound)} for event in found]
 
-    def _new_events(self) -> None:
-        self._events = None
-        self._events = pynvml.nvmlEventSetCreate()
+    def _need_events(self) -> None:
+        """GPUs are served without events if need be, as on platforms that have none (HLT-10)."""
+        with self._lock:
+            if self._events is None:
+                try:
+                    self._events = pynvml.nvmlEventSetCreate()
+                except pynvml.NVMLError as exc:
+                    self.without["events"] = str(exc)
 
     def _new_system_events(self) -> None:
         types = pynvml.nvmlSystemEventTypeGpuDriverBind | pynvml.nvmlSystemEventTypeGpuDriverUnbind

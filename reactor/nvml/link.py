@@ -20,8 +20,6 @@ from reactor.nvml.wire import Message, RawEvent
 log = logging.getLogger(__name__)
 
 _LARGEST = 1 << 18
-_SILENCE = 45.0
-"""Seconds without a sign of life of the event watch: more than its longest pause and a beat."""
 _BOOT = "import sys; sys.path += sys.argv[2:]; from reactor.nvml.worker import main; main()"
 
 
@@ -48,6 +46,8 @@ class Setup:
     scan_deadline: float
     init_deadline: float
     wait: float
+    silence: float
+    """Seconds without a sign of life of the event watch that are too long."""
 
     def command(self, descriptor: int) -> list[str]:
         given = {
@@ -86,6 +86,7 @@ class Link:
         self._decode = msgspec.json.Decoder(Message).decode
         self._moved = trio.Event()
         self._answer: Message | None = None
+        self._beating = False
         self._greeted = False
         self._opening = False
         self._gone = False
@@ -115,6 +116,7 @@ class Link:
                         if message.event is not None:
                             event(message.event)
                     case "beat":
+                        self._beating = True
                         self.beats = message.beats
                     case "hello":
                         hello(message.pid)
@@ -131,11 +133,11 @@ class Link:
             self._moved.set()
 
     async def _receive(self, room: memoryview) -> int:
-        if not self.beats:
+        if not self._beating:
             return await self._connection.recv_into(room)
-        with trio.move_on_after(_SILENCE):
+        with trio.move_on_after(self._setup.silence):
             return await self._connection.recv_into(room)
-        raise Hung(f"the event watch gave no sign of life for {_SILENCE:g} s", None)
+        raise Hung(f"the event watch gave no sign of life for {self._setup.silence:g} s", None)
 
     def _progress(self, message: Message) -> None:
         match message.kind:

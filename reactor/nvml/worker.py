@@ -73,8 +73,6 @@ class Worker:
             return {"kind": "renew", "error": moved}
         self._watch.skip = skip
         found = self._library.scan(skip)
-        if not self._waiting.is_alive():
-            self._waiting.start()
         for what, error in self._library.without.items():
             if what not in self._told:
                 self._told.add(what)
@@ -88,7 +86,13 @@ class Worker:
             return "another libnvidia-ml.so.1 was installed"
         functions = loading.load(self._driver_root, self._provider)
         self._loaded = now
-        library = Library(functions, dev_root=self._dev_root, sys_root=self._sys_root, touching=self._touching)
+        library = Library(
+            functions,
+            dev_root=self._dev_root,
+            sys_root=self._sys_root,
+            touching=self._touching,
+            watching=self._watching,
+        )
         self.tell({"kind": "opening"})
         library.open()
         self.tell({"kind": "opened"})
@@ -100,6 +104,10 @@ class Worker:
     def _touching(self, index: int | None) -> None:
         self.tell({"kind": "touching", "index": index})
 
+    def _watching(self) -> None:
+        if not self._waiting.is_alive():
+            self._waiting.start()
+
     def _event(self, event: Record) -> None:
         self.tell({"kind": "event", "event": event})
 
@@ -108,11 +116,11 @@ class Worker:
         try:
             beat = 0.0
             while True:
-                pause = self._watch.turn(self._wait_ms)
                 now = time.monotonic()
                 if now >= beat:
                     self.tell({"kind": "beat", "beats": self._watch.beats})
                     beat = now + BEAT
+                pause = self._watch.turn(self._wait_ms)
                 if pause:
                     time.sleep(pause)
         except Exception:  # noqa: BLE001 - a watch that dies must not leave the GPUs unwatched in silence

@@ -17,6 +17,7 @@ from reactor.model.gpu import DriverState, FailureKind
 from reactor.nvml import NvmlClient, NvmlUnavailable
 from reactor.nvml.notes import DriverEvent, Note, WatchFailed, WatchRecovered, WatchRestarted, WorkerGone, WorkerUp, Xid
 from reactor.simulate.nvml import codes
+from reactor.simulate.nvml.faults import Hang
 from reactor.simulate.nvml.files import lay_out
 from reactor.simulate.nvml.hardware import Hardware
 from reactor.simulate.nvml.host import Host
@@ -32,14 +33,8 @@ class Bench:
         self.pid = 0
 
     def client(self, **options: object) -> NvmlClient:
-        return NvmlClient(
-            provider=self.host.provider,
-            dev_root=self.root,
-            sys_root=self.root / "sys",
-            scan_deadline=0.5,
-            wait=0.05,
-            **options,
-        )
+        options = {"scan_deadline": 0.5, "wait": 0.05} | options
+        return NvmlClient(provider=self.host.provider, dev_root=self.root, sys_root=self.root / "sys", **options)
 
     async def note(self, *kinds: type[Note]) -> Note:
         """The next note of these kinds."""
@@ -50,6 +45,13 @@ class Bench:
                     self.pid = note.pid
                 if isinstance(note, kinds):
                     return note
+
+
+async def met(hang: Hang) -> None:
+    """Until a call ran into it."""
+    with trio.fail_after(10):
+        while not hang.met:
+            await trio.lowlevel.checkpoint()
 
 
 @pytest.fixture
@@ -107,10 +109,10 @@ async def test_a_worker_that_is_killed_is_replaced_and_nothing_else_moves(bench:
 
 async def test_a_worker_that_dies_in_a_scan_costs_a_try(bench: Bench) -> None:
     await bench.note(WorkerUp)
-    bench.hardware.hang("nvmlDeviceGetName", 1)
+    hang = bench.hardware.hang("nvmlDeviceGetName", 1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.nvml.scan)
-        await trio.sleep(0.05)
+        await met(hang)
         bench.hardware.mend()
         os.kill(bench.pid, signal.SIGKILL)
         assert len((await bench.nvml.scan()).gpus) == 4
@@ -132,10 +134,10 @@ async def test_a_call_that_hangs_marks_its_gpu_and_the_others_go_on(bench: Bench
 async def test_xids_of_other_gpus_come_while_a_call_hangs(bench: Bench) -> None:
     """HLT-22"""
     before = await bench.nvml.scan()
-    bench.hardware.hang("nvmlDeviceGetMemoryInfo", 1)
+    hang = bench.hardware.hang("nvmlDeviceGetMemoryInfo", 1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.nvml.scan)
-        await trio.sleep(0.05)
+        await met(hang)
         bench.hardware.xid(3, 79)
         assert (await bench.note(Xid)).gpu == before.gpus[3].uuid
         nursery.cancel_scope.cancel()
@@ -247,6 +249,44 @@ async def test_a_wait_that_fails_restarts_the_watch_in_the_worker(bench: Bench) 
     assert (await bench.note(Xid)).code == 79
 
 
+async def test_a_wait_that_never_returns_is_noticed_by_its_silence(nursery: trio.Nursery, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, silence=0.5)
+    await nursery.start(bench.host.run)
+    await nursery.start(bench.nvml.run)
+    await bench.nvml.scan()
+    bench.hardware.hang("nvmlEventSetWait_v2")
+    gone = await bench.note(WorkerGone)
+    assert gone.hung
+    assert "no sign of life" in gone.error
+    bench.hardware.mend()
+    assert len((await bench.nvml.scan()).gpus) == 4
+
+
+async def test_a_worker_ends_at_once_while_it_waits(bench: Bench) -> None:
+    """NVM-06"""
+    patient = bench.client(wait=60)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(patient.run)
+        await patient.scan()
+        bench.hardware.xid(0, 79)
+        while not isinstance(await patient.notes.receive(), Xid):
+            pass  # the next wait begins now
+        with trio.fail_after(1):
+            await patient.renew("another library")
+        nursery.cancel_scope.cancel()
+
+
+async def test_events_are_heard_while_the_first_scan_hangs(bench: Bench) -> None:
+    """HLT-16, HLT-22"""
+    hang = bench.hardware.hang("nvmlDeviceGetName", 1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.nvml.scan)
+        await met(hang)
+        bench.hardware.xid(3, 79)
+        assert (await bench.note(Xid)).gpu == bench.hardware.gpus[3].uuid
+        nursery.cancel_scope.cancel()
+
+
 async def test_renewing_lets_go_of_the_worker_and_is_no_fault(bench: Bench) -> None:
     await bench.nvml.scan()
     await bench.note(WorkerUp)
@@ -323,14 +363,14 @@ async def test_agent_and_worker_end_in_time_while_a_call_hangs(
     """HLT-22"""
     bench = Bench(tmp_path)
     await nursery.start(bench.host.run)
-    bench.hardware.hang("nvmlDeviceGetUUID", 0)
+    hang = bench.hardware.hang("nvmlDeviceGetUUID", 0)
     agent = await trio.lowlevel.open_process(
         [sys.executable, "-c", _AGENT, bench.host.provider], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
     )
     assert agent.stdout is not None
     with trio.fail_after(10):
         worker = int(await agent.stdout.receive_some())
-        await trio.sleep(0.1)
+        await met(hang)
         began = time.monotonic()
         agent.send_signal(how)
         await agent.wait()

@@ -296,6 +296,26 @@ async def test_a_mismatch_of_library_and_module_is_told_apart(start) -> None:
     assert caught.value.state is DriverState.MISMATCH
 
 
+@pytest.mark.parametrize(("code", "state"), [(4, DriverState.DENIED), (999, DriverState.FAILED)])
+async def test_other_failures_of_nvml_say_nothing_about_the_gpus(start, code: int, state: DriverState) -> None:
+    bench = await start("1xH100")
+    bench.hardware.fail("nvmlInitWithFlags", code, times=1)
+    with pytest.raises(NvmlUnavailable) as caught:
+        await bench.nvml.scan()
+    assert caught.value.state is state
+    assert not state.definite
+    assert len((await bench.nvml.scan()).gpus) == 1
+
+
+async def test_gpus_are_served_unmonitored_where_there_are_no_events(start) -> None:
+    """HLT-10"""
+    bench = await start("2xH100")
+    bench.hardware.fail("nvmlEventSetCreate", 3)
+    assert [gpu.monitored for gpu in (await bench.nvml.scan()).gpus] == [False, False]
+    bench.hardware.mend()
+    assert [gpu.monitored for gpu in (await bench.nvml.scan()).gpus] == [True, True]
+
+
 async def test_an_upgraded_driver_is_a_new_generation_and_is_watched_again(start) -> None:
     bench = await start("1xH100")
     await bench.nvml.scan()

@@ -24,6 +24,8 @@ class Hang:
         self.gpu = gpu
         self.seconds = seconds
         self.over = False
+        self.met = 0
+        """Calls that ran into it."""
         self._changed = changed
 
     def release(self) -> None:
@@ -61,6 +63,7 @@ class Faults:
     def check_hang(self, function: str, gpu: str | None) -> None:
         hang = self.hang_of(function, gpu)
         if hang is not None:
+            hang.met += 1
             raise Stuck(hang.seconds, hang.release)
 
     def hang_of(self, function: str, gpu: str | None) -> Hang | None:

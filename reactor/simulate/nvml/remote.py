@@ -63,8 +63,8 @@ class Remote:
             made.close()
 
     def call(self, function: str, arguments: Sequence[Value]) -> tuple[int, list[Value]]:
-        connection: Connection = getattr(self._thread, "connection", None) or self._connect()
         try:
+            connection: Connection = getattr(self._thread, "connection", None) or self._connect()
             answer = connection.ask(["call", function, *arguments])
         except OSError:
             return (_UNKNOWN, [])
