@@ -1,0 +1,311 @@
+"""The kubelet on real sockets against the agent's real plugin servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from reactor.aio import open_door
+from reactor.kubelet import calls
+from reactor.kubelet._pb import deviceplugin_pb2 as pb
+from reactor.kubelet._pb.deviceplugin_grpc import DevicePluginBase
+from reactor.kubelet.books import list_pods, read_checkpoint
+from reactor.kubelet.listener import Listener
+from reactor.kubelet.servers import PluginServers
+from reactor.model.errors import Refused, Transient
+from reactor.model.ids import ResourceName
+from reactor.simulate.kubelet.directory import wipe
+from reactor.simulate.kubelet.grpc import Break, GrpcKubelet, Phase, Traits, open_kubelet
+from reactor.simulate.kubelet.version import Version
+from tests.simulate.kubelet.agent import GPU, Notes, desk, snapshot
+
+
+class Node:
+    def __init__(self, kubelet: GrpcKubelet, servers: PluginServers, notes: Notes) -> None:
+        self.kubelet = kubelet
+        self.servers = servers
+        self.notes = notes
+
+    async def serve(self, *names: str, **how) -> str:
+        self.servers.post(snapshot(*names, **how))
+        made = await self.servers.serve(GPU)
+        await self.servers.register(GPU, made)
+        await self.until(lambda devices: bool(devices))
+        return made
+
+    async def until(self, true: Callable[[dict[str, bool]], bool]) -> None:
+        await eventually(lambda: self.kubelet.devices(GPU), true)
+
+
+async def eventually(ask: Callable[[], Awaitable], true: Callable) -> None:
+    with trio.fail_after(3):
+        while not true(await ask()):
+            await trio.sleep(0.001)
+
+
+@asynccontextmanager
+async def node(version: str = "1.34", **traits) -> AsyncIterator[Node]:
+    notes = Notes()
+    with tempfile.TemporaryDirectory(prefix="gr-") as root:  # pytest's own paths are too long for unix sockets
+        async with open_kubelet(Path(root), Traits(version=Version.parse(version), **traits)) as kubelet:
+            await kubelet.start()
+            async with open_door() as door:
+                servers = PluginServers(
+                    door, desk(notes), directory=kubelet.directory, kubelet_socket=kubelet.socket
+                )
+                one = Node(kubelet, servers, notes)
+                one.door = door
+                yield one
+                await servers.aclose(1)
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.34", "1.37"])
+async def test_register_list_allocate_and_what_is_seen_of_it(version):
+    async with node(version) as one:
+        await one.serve("a", "b", ill=["b"], numa=True)
+        assert await one.kubelet.devices(GPU) == {"a": True, "b": False}
+        pod = await one.kubelet.run_pod("p", {GPU: 1})
+        assert pod.phase is Phase.RUNNING
+        assert await one.kubelet.node() == {GPU: (2, 1)}
+        (listed,) = await list_pods(one.door, one.kubelet.pod_resources_socket)
+        assert (listed.pod.name, listed.devices) == ("p", ((GPU, "a", (0,)),))
+        (entry,) = await read_checkpoint(one.kubelet.directory / "kubelet_internal_checkpoint")
+        assert (entry.pod_uid, entry.container, entry.id, entry.numa) == (pod.uid, "c", "a", (0,))
+        second = await one.kubelet.run_pod("q", {GPU: 1})
+        assert "Requested: 1, Available: 0" in second.message
+        await one.kubelet.delete_pod("p")
+        assert await one.kubelet.held(GPU) == {"a"}
+
+
+async def test_a_restart_wipes_the_sockets_and_its_own_gets_a_new_identity():
+    async with node() as one:
+        made = await one.serve("a")
+        await one.kubelet.run_pod("p", {GPU: 1})
+        before = await one.kubelet.identity()
+        await one.kubelet.restart()
+        assert await one.kubelet.identity() != before
+        assert not (one.kubelet.directory / made).exists()
+        assert await one.kubelet.node() == {GPU: (0, 0)}
+        assert [each.pod.name for each in await one.kubelet.list_pods()] == ["p"]
+        await one.serve("a")
+        assert await one.kubelet.held(GPU) == {"a"}
+
+
+async def test_a_killed_kubelet_leaves_a_socket_that_refuses_and_ends_our_streams():
+    async with node() as one:
+        made = await one.serve("a")
+        await one.kubelet.kill()
+        assert one.kubelet.socket.is_socket()
+        assert (one.kubelet.directory / made).is_socket()
+        with trio.fail_after(3):
+            while one.notes.live:
+                await trio.sleep(0.001)
+        with pytest.raises(Transient, match="refused"):
+            await one.servers.register(GPU, made)
+
+
+async def test_a_graceful_end_removes_the_socket():
+    async with node() as one:
+        await one.kubelet.stop()
+        assert await one.kubelet.identity() is None
+
+
+async def test_a_silent_api_server_leaves_list_empty():
+    async with node() as one:
+        await one.serve("a")
+        await one.kubelet.run_pod("p", {GPU: 1})
+        await one.kubelet.restart(api_silent=True)
+        assert await list_pods(one.door, one.kubelet.pod_resources_socket) == ()
+        await one.kubelet.api_answers()
+        assert len(await list_pods(one.door, one.kubelet.pod_resources_socket)) == 1
+
+
+async def test_a_bad_resource_name_is_refused_in_the_kubelets_words():
+    async with node() as one:
+        bad = ResourceName("nvidia.com/a+b")
+        made = await one.servers.serve(bad)
+        with pytest.raises(Refused, match='UNKNOWN: the ResourceName "nvidia.com/a\\+b" is invalid'):
+            await one.servers.register(bad, made)
+
+
+@pytest.mark.parametrize("accepting", [True, False])
+async def test_an_endpoint_that_speaks_no_http2_or_is_not_there_costs_the_dial_timeout(accepting):
+    async with node(dial_timeout=0.05) as one:
+        path = one.kubelet.directory / "dumb.sock"
+        with socket.socket(socket.AF_UNIX) as dumb:
+            if accepting:
+                dumb.bind(str(path))
+                dumb.listen()
+            with pytest.raises(Transient, match="failed to dial device plugin: context deadline exceeded"):
+                await one.door.call(calls.register, str(one.kubelet.socket), GPU, "dumb.sock", 2.0)
+
+
+async def test_register_can_be_refused_delayed_or_never_answered():
+    async with node() as one:
+        made = await one.servers.serve(GPU)
+        await one.kubelet.weather(lambda weather: setattr(weather, "refuse_register", 1))
+        with pytest.raises(Transient, match="failed to dial"):
+            await one.servers.register(GPU, made)
+        await one.kubelet.kill()
+        await one.kubelet.start(mute=True)
+        made = await one.servers.serve(GPU)
+        with pytest.raises(Transient, match=r"no answer in time|DEADLINE"):
+            await one.servers.register(GPU, made, 0.01)
+
+
+@pytest.mark.parametrize("how", list(Break))
+async def test_however_a_stream_breaks_both_sides_see_it_and_a_new_register_heals(how):
+    async with node() as one:
+        made = await one.serve("a", "b")
+        await one.kubelet.break_stream(GPU, how)
+        await one.until(lambda devices: not any(devices.values()))
+        with trio.fail_after(3):
+            while one.notes.live:
+                await trio.sleep(0.001)
+        await one.servers.register(GPU, made)
+        await one.until(lambda devices: all(devices.values()))
+
+
+async def test_a_reader_that_does_not_read_shuts_the_window_and_then_gets_the_newest():
+    async with node() as one:
+        ids = [f"id-{number:060d}" for number in range(2000)]
+        await one.serve(*ids)
+        await one.kubelet.weather(lambda weather: weather.calm.clear())
+        for revision in range(2, 8):
+            one.servers.post(snapshot(*ids, ill=ids[:revision], revision=revision))
+            await one.servers.settle()
+        sent = len(one.notes.lists)
+        await one.kubelet.weather(lambda weather: weather.calm.set())
+        await one.until(lambda devices: sum(not each for each in devices.values()) == 7)
+        assert sent < 4
+        assert len(one.notes.lists) < 7
+
+
+class Careless(DevicePluginBase):
+    """Sends whatever it is given, however long."""
+
+    def __init__(self, *messages: pb.ListAndWatchResponse) -> None:
+        self.messages = messages
+
+    async def GetDevicePluginOptions(self, stream):  # noqa: N802
+        await stream.recv_message()
+        await stream.send_message(pb.DevicePluginOptions())
+
+    async def ListAndWatch(self, stream):  # noqa: N802
+        await stream.recv_message()
+        for message in self.messages:
+            await stream.send_message(message)
+        await asyncio.Event().wait()
+
+    async def Allocate(self, stream):  # noqa: N802
+        await stream.recv_message()
+        await stream.send_message(pb.AllocateResponse())
+
+    async def GetPreferredAllocation(self, stream):  # noqa: N802
+        await stream.recv_message()
+
+    async def PreStartContainer(self, stream):  # noqa: N802
+        await stream.recv_message()
+
+
+def _list(device: str) -> pb.ListAndWatchResponse:
+    return pb.ListAndWatchResponse(devices=[pb.Device(ID=device, health="Healthy")])
+
+
+@asynccontextmanager
+async def careless(one: Node, *messages: pb.ListAndWatchResponse) -> AsyncIterator[None]:
+    async def start() -> Listener:  # grpclib binds a server to the loop that is current when it is made
+        made = Listener(Careless(*messages), str(one.kubelet.directory / "careless.sock"))
+        await made.start()
+        return made
+
+    listener = await one.door.call(start)
+    try:
+        await one.door.call(calls.register, str(one.kubelet.socket), GPU, "careless.sock", 5.0)
+        yield
+    finally:
+        await one.door.call(listener.stop)
+
+
+@pytest.mark.parametrize("over", [0, 1])
+async def test_four_mib_pass_and_one_byte_more_ends_the_stream(over):
+    async with node() as one:
+        # 19 bytes stand around the id: fields and lengths of the device and of the id, and "Healthy".
+        big = _list("b" * (4 * 1024 * 1024 - 19 + over))
+        assert big.ByteSize() == 4 * 1024 * 1024 + over
+        async with careless(one, _list("a"), big):
+            await one.until(lambda devices: (devices == {"a": False}) if over else ("a" not in devices))
+            await eventually(lambda: one.kubelet.streams(GPU), lambda streams: streams == 1 - over)
+
+
+async def test_an_answer_without_containers_leaks_the_ids():
+    async with node() as one, careless(one, _list("a")):
+        await one.until(bool)
+        pod = await one.kubelet.run_pod("p", {GPU: 1})
+        assert "no containers return in allocation response" in pod.message
+        assert await one.kubelet.held(GPU) == {"a"}
+
+
+async def test_the_process_of_its_own_tells_what_it_sees():
+    notes = Notes()
+    with tempfile.TemporaryDirectory(prefix="gr-") as root:
+        command = [sys.executable, "-m", "reactor.simulate.kubelet", root, "--version", "1.37"]
+        async with trio.open_nursery() as nursery, open_door() as door:
+            process = await nursery.start(lambda task_status: trio.run_process(
+                command, stdin=-1, capture_stdout=False, stdout=-1, check=True, task_status=task_status
+            ))
+            told = await nursery.start(_lines, process.stdout)
+            assert (await told.receive())["event"] == "started"
+            plugins = Path(root) / "device-plugins"
+            servers = PluginServers(door, desk(notes), directory=plugins, kubelet_socket=plugins / "kubelet.sock")
+            servers.post(snapshot("a", "b", ill=["b"]))
+            await servers.register(GPU, await servers.serve(GPU))
+            assert (await told.receive())["event"] == "registered"
+            listed = await told.receive()
+            assert (listed["event"], listed["healthy"], listed["unhealthy"]) == ("listed", 1, 1)
+            await process.stdin.send_all(b"run p nvidia.com/gpu 1\n")
+            admitted = await told.receive()
+            assert (admitted["phase"], admitted["ids"]) == ("Running", ["a"])
+            await process.stdin.send_all(b"quit\n")
+            assert (await told.receive())["event"] == "ended"
+            await servers.aclose(1)
+
+
+async def _lines(stream, task_status):
+    send, receive = trio.open_memory_channel(100)
+    task_status.started(receive)
+    rest = b""
+    async for data in stream:
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            await send.send(json.loads(line))
+
+
+@pytest.mark.parametrize(
+    ("version", "left"), [("1.32", {"kubelet_internal_checkpoint", "sub"}), ("1.33", None)], ids=["1.32", "1.33"]
+)
+def test_what_a_start_removes(version, left):
+    with tempfile.TemporaryDirectory(prefix="gr-") as root:
+        directory = Path(root)
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind(str(directory / "plugin.sock"))
+        (directory / "sub").mkdir()
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind(str(directory / "sub" / "deep.sock"))
+        (directory / "link").symlink_to("sub/deep.sock")
+        (directory / "dangling").symlink_to("nowhere")
+        (directory / "note").write_text("")
+        (directory / "kubelet_internal_checkpoint").write_text("")
+        wipe(directory, Version.parse(version))
+        found = {each.name for each in directory.iterdir()}
+        assert (directory / "sub" / "deep.sock").is_socket()
+        assert found == (left or {"kubelet_internal_checkpoint", "sub", "note", "dangling"})
