@@ -145,20 +145,21 @@ class NvmlClient:
             self._changed()
             return self._start_error
         self._link = link
-        self._start_error = ""
+        self._start_error = error = ""
         self._wanted = trio.Event()
         self._changed()
         try:
             await link.listen(lambda pid: self._outlook.tell(WorkerUp(pid=pid)), self._outlook.event)
         except Hung as exc:
             await self._hung(link, exc)
+        except Died as exc:
+            error = str(exc)
         if not link.reported:
             await link.end(self._kill, GRACE)
-            error = f"NVML worker {link.process.pid} ended with status {link.process.returncode}"
+            error = error or f"NVML worker {link.process.pid} ended with status {link.process.returncode}"
             self._outlook.tell(WorkerGone(hung=False, error=error))
         else:
             await link.dismissed.wait()
-            error = ""
         if self._link is link:
             self._link = None
             self._changed()

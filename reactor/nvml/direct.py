@@ -152,6 +152,7 @@ class DirectNvml:
 
     async def _scan(self) -> Inventory:
         if self._opened and self._library.moved():
+            self._skips.clear()
             await self.renew("devices moved")
         tried = False
         while True:

@@ -169,7 +169,7 @@ class Library:
             cuda = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
         except pynvml.NVMLError:
             cuda = 0
-        version = _text(pynvml.nvmlSystemGetDriverVersion.__wrapped__())
+        version = _text(_raw(pynvml.nvmlSystemGetDriverVersion)())
         return {"version": version, "cuda": [cuda // 1000, cuda % 1000 // 10] if cuda else None}
 
     def _watch_all(self, count: int, skip: Collection[int]) -> dict[int, Handle | Record]:
@@ -211,10 +211,10 @@ class Library:
         """What one GPU answers, or its failure with as much of its identity as could be read."""
         seen: Record = {"index": index}
         try:
-            seen["uuid"] = uuid = _text(pynvml.nvmlDeviceGetUUID.__wrapped__(handle))
+            seen["uuid"] = uuid = _text(_raw(pynvml.nvmlDeviceGetUUID)(handle))
             seen["pci"] = pci = _pci(handle)
             self._identity[_address(handle)] = (uuid, pci)
-            product = _text(pynvml.nvmlDeviceGetName.__wrapped__(handle))
+            product = _text(_raw(pynvml.nvmlDeviceGetName)(handle))
             minor = int(pynvml.nvmlDeviceGetMinorNumber(handle))
             # A lost GPU may still answer from what the driver remembers; the way by its UUID does not (HLT-05).
             pynvml.nvmlDeviceGetHandleByUUID(uuid)
@@ -327,7 +327,7 @@ class Library:
         uuid = pci = None
         try:
             pci = _pci(handle)
-            uuid = _text(pynvml.nvmlDeviceGetUUID.__wrapped__(handle))
+            uuid = _text(_raw(pynvml.nvmlDeviceGetUUID)(handle))
         except pynvml.NVMLError:
             pass  # an event whose device cannot be told is told as such (HLT-14)
         return (uuid, pci)
@@ -364,8 +364,13 @@ def _names(directory: str) -> list[str]:
         return []
 
 
+def _raw(function: Callable[..., bytes | str]) -> Callable[..., bytes | str]:
+    """A function of pynvml without its strict decoding: names are not always UTF-8 (LBL-06)."""
+    bare: Callable[..., bytes | str] = getattr(function, "__wrapped__", function)
+    return bare
+
+
 def _text(value: bytes | str) -> str:
-    """pynvml decodes strictly, so it is asked for the bytes: names are not always UTF-8 (LBL-06)."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 

@@ -106,7 +106,10 @@ class Link:
         return cls(setup, process, trio.socket.from_stdlib_socket(ours))
 
     async def listen(self, hello: Callable[[int], None], event: Callable[[RawEvent], None]) -> None:
-        """Take what the worker says, until it ends or is closed; raises Hung if its event watch falls silent."""
+        """Take what the worker says, until it ends or is closed.
+
+        Raises Hung if its event watch falls silent, Died if what it says makes no sense.
+        """
         room = memoryview(bytearray(_LARGEST))
         try:
             while size := await self._receive(room):
@@ -128,6 +131,8 @@ class Link:
                         self._progress(message)
         except (OSError, trio.ClosedResourceError):
             pass  # it was ended while it spoke
+        except msgspec.MsgspecError as exc:
+            raise Died(f"NVML worker {self.process.pid} is not understood: {exc}") from exc
         finally:
             self._gone = True
             self._moved.set()
