@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.simulate.kubelet import directory, services, texts
 from reactor.simulate.kubelet.checkpoint import Books
@@ -130,8 +132,15 @@ class SocketKubelet:
     def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """A failed Register is its caller's to tell, who may be gone; anything else is a bug that asyncio logs."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, RegisterError | KubeletGone):
+            raise error
 
     # ------------------------------------------------------------ Register
 
@@ -177,7 +186,10 @@ class SocketKubelet:
 
         def receive(data: bytes) -> None:
             at = time.monotonic_ns()
-            devices = devices_of(pb.ListAndWatchResponse.FromString(data))
+            try:
+                devices = devices_of(pb.ListAndWatchResponse.FromString(data))
+            except DecodeError as error:
+                raise PluginError(texts.rpc_error("Internal", str(error))) from error
             core.receive(client, devices)
             healthy = sum(each.healthy for each in devices)
             fields = {"resource": client.resource, "at": at, "healthy": healthy, "unhealthy": len(devices) - healthy}

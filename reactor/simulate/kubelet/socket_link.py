@@ -50,9 +50,12 @@ class SocketWeather:
     """Seconds before each list is read off the stream."""
     calm: asyncio.Event = field(default_factory=asyncio.Event)
     """Clear while nothing is read: the flow-control window fills up and shuts."""
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    """Clear while answers to Allocate are on their way and do not arrive."""
 
     def __post_init__(self) -> None:
         self.calm.set()
+        self.answers.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ class SocketLink:
         self._weather = weather
         self._channel: _Channel | None = None
         self._stream: Stream[pb.Empty, _Raw] | None = None
+        self._over = asyncio.Event()
 
     async def dial(self, patience: float) -> None:
         """Connect as grpc-go does: blocking, with back-off, until the peer speaks HTTP/2."""
@@ -143,6 +147,7 @@ class SocketLink:
     def end(self) -> None:
         """Close the connection. Can be repeated."""
         self.ended = True
+        self._over.set()
         if self._channel is not None:
             self._channel.close()
 
@@ -196,6 +201,7 @@ class SocketLink:
     async def allocate(self, ids: Sequence[str]) -> tuple[ContainerAnswer, ...]:
         request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
         reply = await self._call(lambda stub: stub.Allocate(request))
+        await self._arrival()
         size = reply.ByteSize()
         if size > MESSAGE_LIMIT:
             text = f"grpc: received message larger than max ({size} vs. {MESSAGE_LIMIT})"
@@ -220,6 +226,15 @@ class SocketLink:
             self._alive()
             text = f'connection error: desc = "transport: {error}"'
             raise PluginError(texts.rpc_error("Unavailable", text)) from error
+
+    async def _arrival(self) -> None:
+        if not self._weather.answers.is_set():
+            events = (self._weather.answers, self._over)
+            waiting = [asyncio.get_running_loop().create_task(each.wait()) for each in events]
+            _, left = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for each in left:
+                each.cancel()
+        self._alive()
 
     def _alive(self) -> _Channel:
         if self.gone:

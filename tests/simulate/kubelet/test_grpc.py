@@ -13,18 +13,25 @@ from pathlib import Path
 
 import pytest
 import trio
+from grpclib.client import Channel
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import GRPCError
 
 from reactor.aio import open_door
 from reactor.kubelet import calls
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
+from reactor.kubelet._pb import podresources_pb2 as v1
 from reactor.kubelet._pb.deviceplugin_grpc import DevicePluginBase
+from reactor.kubelet._pb.podresources_grpc import PodResourcesListerStub
 from reactor.kubelet.books import list_pods, read_checkpoint
+from reactor.kubelet.encode import EncodedList
 from reactor.kubelet.listener import Listener
 from reactor.kubelet.servers import PluginServers
 from reactor.model.errors import Refused, Transient
 from reactor.model.ids import ResourceName
 from reactor.simulate.kubelet.directory import wipe
 from reactor.simulate.kubelet.grpc import Break, GrpcKubelet, Phase, Traits, open_kubelet
+from reactor.simulate.kubelet.plugin import KubeletPanic
 from reactor.simulate.kubelet.version import Version
 from tests.simulate.kubelet.agent import GPU, Notes, desk, snapshot
 
@@ -41,6 +48,9 @@ class Node:
         await self.servers.register(GPU, made)
         await self.until(lambda devices: bool(devices))
         return made
+
+    async def granted(self) -> list[tuple[str, ...]]:
+        return self.notes.granted_ids
 
     async def until(self, true: Callable[[dict[str, bool]], bool]) -> None:
         await eventually(lambda: self.kubelet.devices(GPU), true)
@@ -193,8 +203,12 @@ async def test_a_reader_that_does_not_read_shuts_the_window_and_then_gets_the_ne
 class Careless(DevicePluginBase):
     """Sends whatever it is given, however long."""
 
-    def __init__(self, *messages: pb.ListAndWatchResponse) -> None:
+    def __init__(self, *messages: pb.ListAndWatchResponse | EncodedList) -> None:
         self.messages = messages
+
+    def __mapping__(self):
+        watch = Handler(self.ListAndWatch, Cardinality.UNARY_STREAM, pb.Empty, object)
+        return {**super().__mapping__(), "/v1beta1.DevicePlugin/ListAndWatch": watch}
 
     async def GetDevicePluginOptions(self, stream):  # noqa: N802
         await stream.recv_message()
@@ -222,9 +236,9 @@ def _list(device: str) -> pb.ListAndWatchResponse:
 
 
 @asynccontextmanager
-async def careless(one: Node, *messages: pb.ListAndWatchResponse) -> AsyncIterator[None]:
+async def careless(one: Node, *messages, service: type[Careless] | None = None) -> AsyncIterator[None]:
     async def start() -> Listener:  # grpclib binds a server to the loop that is current when it is made
-        made = Listener(Careless(*messages), str(one.kubelet.directory / "careless.sock"))
+        made = Listener((service or Careless)(*messages), str(one.kubelet.directory / "careless.sock"))
         await made.start()
         return made
 
@@ -253,6 +267,119 @@ async def test_an_answer_without_containers_leaks_the_ids():
         pod = await one.kubelet.run_pod("p", {GPU: 1})
         assert "no containers return in allocation response" in pod.message
         assert await one.kubelet.held(GPU) == {"a"}
+
+
+async def test_a_list_that_is_no_message_ends_the_stream():
+    async with node() as one, careless(one, _list("a"), EncodedList(b"\xff\xff")):
+        await one.until(lambda devices: devices == {"a": False})
+
+
+async def test_failing_options_fail_the_register_and_no_list_is_asked_for():
+    class NoOptions(Careless):
+        async def GetDevicePluginOptions(self, stream):  # noqa: N802
+            await stream.recv_message()
+            raise GRPCError(Status.INTERNAL, "no options today")
+
+    async with node() as one:
+        with pytest.raises(Transient, match="get device plugin options: rpc error: code = Internal desc = no options"):
+            async with careless(one, _list("a"), service=NoOptions):
+                pass
+        assert await one.kubelet.node() == {}
+
+
+async def test_an_id_dropped_while_the_answer_is_on_its_way_ends_the_kubelet():
+    async with node() as one:
+        await one.serve("a", "b")
+        await one.kubelet.weather(lambda weather: weather.answers.clear())
+
+        async def drop_in_flight() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(one.kubelet.run_pod, "p", {GPU: 2})
+                await eventually(one.granted, bool)
+                one.servers.post(snapshot("a", revision=2))
+                await one.until(lambda devices: "b" not in devices)
+                await one.kubelet.weather(lambda weather: weather.answers.set())
+
+        with pytest.RaisesGroup(KubeletPanic):
+            await drop_in_flight()
+        assert "b of nvidia.com/gpu left the list" in one.kubelet.panicked
+        with pytest.raises(Transient, match="refused"):
+            await list_pods(one.door, one.kubelet.pod_resources_socket)
+
+
+@pytest.mark.parametrize("killed", [True, False])
+async def test_a_connection_that_ends_while_an_answer_is_on_its_way(killed):
+    async with node() as one:
+        await one.serve("a")
+        await one.kubelet.weather(lambda weather: weather.answers.clear())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.kubelet.run_pod, "p", {GPU: 1})
+            await eventually(one.granted, bool)
+            if killed:
+                await one.kubelet.kill()
+            else:
+                await one.kubelet.break_stream(GPU)
+        pod = await one.kubelet.pod("p")
+        assert pod.phase is (Phase.PENDING if killed else Phase.FAILED)
+        assert killed or "the client connection is closing" in pod.message
+
+
+async def test_podresources_answers_get_and_allocatable_and_limits_the_rate():
+    async with node() as one:
+        await one.serve("a", "b", ill=["b"], numa=True)
+        await one.kubelet.run_pod("p", {GPU: 1})
+        socket_path = str(one.kubelet.pod_resources_socket)
+
+        async def ask():
+            async with Channel(path=socket_path) as channel:
+                stub = PodResourcesListerStub(channel)
+                found = await stub.Get(v1.GetPodResourcesRequest(pod_name="p", pod_namespace="default"))
+                free = await stub.GetAllocatableResources(v1.AllocatableResourcesRequest())
+                with pytest.raises(GRPCError, match="not found"):
+                    await stub.Get(v1.GetPodResourcesRequest(pod_name="q", pod_namespace="default"))
+                with pytest.raises(GRPCError, match="rejected by rate limit"):
+                    for _ in range(50):
+                        await stub.List(v1.ListPodResourcesRequest())
+                return found, free
+
+        found, free = await one.door.call(ask)
+        assert found.pod_resources.containers[0].devices[0].device_ids == ["a"]
+        assert [(list(each.device_ids), each.topology.nodes[0].ID) for each in free.devices] == [(["a"], 0)]
+
+
+async def test_a_lost_checkpoint_and_swept_sockets():
+    async with node() as one:
+        made = await one.serve("a")
+        await one.kubelet.run_pod("p", {GPU: 1})
+        await one.kubelet.sweep_sockets()
+        assert not (one.kubelet.directory / made).exists()
+        assert await one.kubelet.streams(GPU) == 1
+        await one.kubelet.restart(0.01, graceful=True, keep_checkpoint=False)
+        assert await one.kubelet.checkpoint() is None
+        await one.serve("a")
+        assert (await one.kubelet.allocatable(GPU), await one.kubelet.capacity(GPU)) == (1, 1)
+        assert await one.kubelet.held(GPU) == frozenset()
+
+
+async def test_a_rebooted_node_fails_pods_that_come_before_their_plugin():
+    async with node() as one:
+        await one.serve("a")
+        await one.kubelet.run_pod("p", {GPU: 1})
+        await one.kubelet.restart(reboot=True)
+        assert "no healthy devices present" in (await one.kubelet.pod("p")).message
+
+
+async def test_fifty_restarts_leave_no_descriptor_behind():
+    async with node() as one:
+        await one.serve("a")
+        await one.kubelet.restart()
+        await one.serve("a")
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(50):
+            await one.kubelet.restart()
+            await one.serve("a")
+        assert await one.kubelet.streams(GPU) == 1
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2
 
 
 async def test_the_process_of_its_own_tells_what_it_sees():
