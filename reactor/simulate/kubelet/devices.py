@@ -126,23 +126,26 @@ class DeviceManager:
         listed: dict[str, Device] = {}
         healthy: set[str] = set()
         unhealthy: set[str] = set()
+        changed: dict[str, Device] = {}
         for each in devices:
             old = before.get(each.id)
             if old is not None and old.health != each.health:
-                self._changed(resource, each)
+                changed[each.id] = each
             listed[each.id] = each
             (healthy if each.healthy else unhealthy).add(each.id)
         self.listed[resource] = listed
         self.healthy[resource], self.unhealthy[resource] = frozenset(healthy), frozenset(unhealthy)
+        if changed:
+            self._notify(resource, changed)
         self.save()
 
-    def _changed(self, resource: str, device: Device) -> None:
+    def _notify(self, resource: str, changed: Mapping[str, Device]) -> None:
         for uid, containers in self.pods.items():
             for resources in containers.values():
                 for name, allocation in resources.items():
-                    matching = name == resource or not self.version.health_by_resource
-                    if matching and device.id in allocation.ids:
-                        self.changes.append(HealthChange(uid, name, device.id, device.healthy))
+                    if name == resource or not self.version.health_by_resource:
+                        ids = sorted(allocation.ids & changed.keys())
+                        self.changes += [HealthChange(uid, name, each, changed[each].healthy) for each in ids]
 
     def capacity(self) -> Capacity:
         """Read the counts. A read is also what deletes a resource whose endpoint stopped more than the grace ago."""
