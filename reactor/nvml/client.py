@@ -109,10 +109,8 @@ class NvmlClient:
         return await self._scan.result()
 
     async def renew(self, reason: str) -> None:
-        link = self._link
-        if link is not None:
-            link.reported = True
-            await self._dismiss(link, None)
+        if self._link is not None:
+            await self._dismiss(self._link, None, None)
 
     # ------------------------------------------------------------ keeping a worker
 
@@ -154,15 +152,11 @@ class NvmlClient:
             await self._hung(link, exc)
         except Died as exc:
             error = str(exc)
-        if not link.reported:
-            await link.end(self._kill, GRACE)
-            error = error or f"NVML worker {link.process.pid} ended with status {link.process.returncode}"
-            self._outlook.tell(WorkerGone(hung=False, error=error))
-        else:
-            await link.dismissed.wait()
-        if self._link is link:
-            self._link = None
-            self._changed()
+        if link.leaving:
+            await link.left.wait()
+            return ""
+        error = error or await link.epitaph(GRACE)
+        await self._dismiss(link, WorkerGone(hung=False, error=error), None)
         return error
 
     def _changed(self) -> None:
@@ -173,21 +167,29 @@ class NvmlClient:
         return len(self._left) >= MOST_LEFT and trio.current_time() < self._barred_until
 
     async def _hung(self, link: Link, hung: Hung) -> None:
-        link.reported = True
-        self._outlook.tell(WorkerGone(hung=True, error=str(hung), gpu_index=hung.index))
-        await self._dismiss(link, hung.index)
+        gone = WorkerGone(hung=True, error=str(hung), gpu_index=hung.index)
+        await self._dismiss(link, gone, hung.index)
 
-    async def _dismiss(self, link: Link, index: int | None) -> None:
-        """End a worker that nobody shall use any more; if it cannot be ended, leave it behind."""
+    async def _dismiss(self, link: Link, gone: WorkerGone | None, index: int | None) -> None:
+        """End a worker that nobody shall use any more; if it cannot be ended, leave it behind.
+
+        Whoever comes first says why (None: it is nobody's business), the others wait for the end.
+        """
+        if link.leaving:
+            await link.left.wait()
+            return
+        link.leaving = True
         if self._link is link:
             self._link = None
+        if gone is not None:
+            self._outlook.tell(gone)
         if not await link.end(self._kill, GRACE) and self._nursery is not None:
             self._left[link.process] = index
             if len(self._left) >= MOST_LEFT:
                 self._barred_until = trio.current_time() + self._bar
                 self._bar = min(self._bar * 2, LONGEST_BAR)
             self._nursery.start_soon(self._await_end, link.process)
-        link.dismissed.set()
+        link.left.set()
         self._changed()
 
     async def _await_end(self, process: trio.Process) -> None:

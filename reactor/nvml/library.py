@@ -126,14 +126,6 @@ class Library:
             pynvml.nvmlInit()
             self._new_system_events()
 
-    def close(self) -> None:
-        """Only where no other thread waits: the event set goes."""
-        with self._call():
-            pynvml.nvmlShutdown()
-        self._events = self._system = None
-        self._monitored.clear()
-        self._identity.clear()
-
     def moved(self) -> str:
         """Why this life of NVML is out of date: GPUs that the driver took or gave up since are unknown to it."""
         now = self._bound_addresses()

@@ -76,10 +76,10 @@ class Link:
 
     def __init__(self, setup: Setup, process: trio.Process, connection: trio.socket.SocketType) -> None:
         self.process = process
-        self.reported = False
-        """Its end was told, or is nobody's business."""
-        self.dismissed = trio.Event()
-        """Set once it is known whether its end that was wanted came."""
+        self.leaving = False
+        """Somebody ends it."""
+        self.left = trio.Event()
+        """It is known whether it could be ended."""
         self.beats = 0
         self._setup = setup
         self._connection = connection
@@ -177,6 +177,14 @@ class Link:
             if patience.cancelled_caught:
                 raise Hung(f"no answer within {deadline:g} s", self._touched)
         return self._answer
+
+    async def epitaph(self, grace: float) -> str:
+        """How a worker ended that went by itself."""
+        with trio.move_on_after(grace):
+            await self.process.wait()
+        status = self.process.returncode
+        how = "closed its connection" if status is None else f"ended with status {status}"
+        return f"NVML worker {self.process.pid} {how}"
 
     def _forget(self) -> None:
         self._answer, self._touched, self._opening = None, None, False

@@ -100,6 +100,7 @@ async def test_a_worker_that_is_killed_is_replaced_and_nothing_else_moves(bench:
     os.kill(bench.pid, signal.SIGKILL)
     gone = await bench.note(WorkerGone)
     assert (gone.hung, gone.gpu_index) == (False, None)
+    assert gone.error == f"NVML worker {bench.pid} ended with status -9"
     await bench.note(WorkerUp)
     after = await bench.nvml.scan()
     assert after == before

@@ -143,6 +143,31 @@ async def test_a_hung_worker_is_told_and_its_successor_asks_for_a_look(
     assert isinstance(look, DevicesChanged)
 
 
+async def test_a_change_of_the_mig_configuration_asks_for_a_look(bench: Bench) -> None:
+    bench.hardware.event(0, codes.MIG)
+    (look,) = await bench.told()
+    assert isinstance(look, DevicesChanged)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (codes.DOUBLE_BIT_ECC, "double-bit ECC error"),
+        (codes.RECOVERY, "change of recovery action"),
+        (codes.UNAVAILABLE, "GPU unavailable"),
+    ],
+)
+async def test_an_event_of_an_unknown_gpu_says_where(nursery: trio.Nursery, kind: int, what: str) -> None:
+    """HLT-14"""
+    bench = Bench()
+    bench.hardware.fail("nvmlDeviceGetUUID", 999)
+    await nursery.start(bench.nvml.run)
+    await nursery.start(HealthSource(bench.nvml, publish=bench.facts.append).run)
+    await bench.nvml.scan()
+    bench.hardware.event(0, kind)
+    assert (await bench.told())[-1] == FaultUnattributed(what=f"{what} at the unknown GPU 0000:04:00.0")
+
+
 async def test_a_driver_that_leaves_a_gpu_asks_for_a_look(bench: Bench) -> None:
     """HLT-21"""
     bench.hardware.unplug(1)

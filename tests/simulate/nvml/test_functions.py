@@ -86,6 +86,19 @@ def test_a_lost_gpu_answers_what_the_driver_remembers(hardware: Hardware, librar
         assert code_of(caught) == pynvml.NVML_ERROR_GPU_IS_LOST
 
 
+def test_a_lost_gpu_can_be_found_again_and_a_card_be_swapped(hardware: Hardware, library: SessionLibrary) -> None:
+    before = hardware.gpus[0].uuid
+    address = hardware.gpus[0].pci
+    hardware.lose(before)
+    hardware.find(address)
+    assert pynvml.nvmlDeviceGetMigMode(pynvml.nvmlDeviceGetHandleByIndex(0)) == [0, 0]
+    hardware.unplug(address)
+    hardware.swap(address)
+    assert pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0)) == hardware.gpus[0].uuid != before
+    with pytest.raises(KeyError):
+        hardware.gpu(before)
+
+
 def test_faults_are_counted_and_meant_for_one_gpu(hardware: Hardware, library: SessionLibrary) -> None:
     hardware.fail("nvmlDeviceGetName", 999, 1, times=2)
     names = []
