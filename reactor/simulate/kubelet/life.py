@@ -147,7 +147,7 @@ class Life:
             for pause in BACKOFF:
                 await trio.sleep(pause)
                 plug = self._sockets.get(socket)
-                if plug is not None:
+                if plug is not None and not plug.closed:
                     return plug
         raise RegisterError(texts.dial_failed())
 

@@ -37,8 +37,11 @@ class Plug:
     desk: Desk
     encoder: ListEncoder = field(default_factory=ListEncoder)
     links: set[Link] = field(default_factory=set)
+    closed: bool = False
+    """Nobody listens: its file, if it is still there, refuses connections."""
 
     def close(self) -> None:
+        self.closed = True
         for link in tuple(self.links):
             link.end()
 

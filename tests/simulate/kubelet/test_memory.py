@@ -405,3 +405,15 @@ async def test_serving_can_be_made_to_fail(autojump_clock):
         await wait_all_tasks_blocked()
         assert one.kubelet.streams(GPU) == 0
         assert not one.servers.sockets()
+
+
+async def test_the_socket_file_of_a_dead_plugin_refuses_a_dial_back(autojump_clock):
+    async with node("1.34") as one:
+        one.kubelet.weather.register_delay = 0.5
+        socket = await one.servers.serve(GPU)
+        with trio.move_on_after(0.1):
+            await one.servers.register(GPU, socket)
+        one.servers.drop()  # killed: the file stays, and up to 1.34 the kubelet goes on with its Register
+        assert one.kubelet.exists(socket)
+        await trio.sleep(30)
+        assert one.kubelet.streams(GPU) == 0
