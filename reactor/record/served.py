@@ -67,6 +67,7 @@ class StreamClosed(Line, frozen=True, kw_only=True, tag="stream.closed"):
 class DevicesAdvertised(Line, frozen=True, kw_only=True, tag="devices.advertised"):
     """A list went to the kubelet; debug if it shows what was shown before."""
 
+    burst = 16
     resource: str
     healthy: int
     unhealthy: int
