@@ -46,6 +46,7 @@ class _Parser:
     problems: list[tuple[int, str]] = field(default_factory=list)
     pods: set[str] = field(default_factory=set)
     """Pods that are there after the steps so far."""
+    kubelet_up: bool = True
 
     def parse(self) -> do.Script:
         for number, line in self.lines:
@@ -54,7 +55,7 @@ class _Parser:
                 continue
             word, _, rest = stripped.partition(" ")
             try:
-                self._take(number, word, rest.strip())
+                self._take(number, stripped, word, rest.strip())
             except _Wrong as wrong:
                 self.problems.append((number, str(wrong)))
         if not self.steps and not self.problems:
@@ -63,14 +64,14 @@ class _Parser:
             raise ScriptError(self.problems)
         return do.Script(self.node, tuple(self.steps))
 
-    def _take(self, number: int, word: str, rest: str) -> None:
+    def _take(self, number: int, text: str, word: str, rest: str) -> None:
         if word == "node":
             self._set_node(rest)
             return
         read = _WORDS.get(word)
         if read is None:
             raise _Wrong(f"{word!r} is no step; there are {', '.join(sorted((*_WORDS, 'node')))}")
-        self.steps.append(do.Step(number, read(self, rest)))
+        self.steps.append(do.Step(number, text, read(self, rest)))
 
     def _set_node(self, rest: str) -> None:
         if self.steps:
@@ -140,6 +141,9 @@ class _Parser:
         verb, *down = _some(rest, "kubelet restart [SECONDS], kubelet stop, kubelet start", least=1, most=2)
         if verb not in ("restart", "stop", "start") or (down and verb != "restart"):
             raise _Wrong("write kubelet restart [SECONDS], kubelet stop, or kubelet start")
+        if self.kubelet_up is (verb == "start"):
+            raise _Wrong(f"the kubelet is {'up' if self.kubelet_up else 'down'} at this point")
+        self.kubelet_up = verb != "stop"
         return do.Kubelet(verb, _seconds(down[0]) if down else 0.0)
 
     def agent(self, rest: str) -> do.RestartAgent:
@@ -149,12 +153,12 @@ class _Parser:
 
     def expect(self, rest: str) -> do.Expect:
         if rest.startswith("log "):
-            return do.Expect(_logged(rest.removeprefix("log ").strip()), rest)
+            return do.Expect(_logged(rest.removeprefix("log ").strip()))
         words = _some(rest, _EXPECT, least=2)
         within = do.PATIENCE
         if len(words) > 3 and words[-2] == "within":
             within, words = _seconds(words[-1]), words[:-2]
-        return do.Expect(self._check(words), " ".join(words), within)
+        return do.Expect(self._check(words), within)
 
     def _check(self, words: Sequence[str]) -> do.Check:
         match words:

@@ -106,8 +106,6 @@ Check = Counts | CardIs | PodIs | Logged
 @dataclass(frozen=True, slots=True)
 class Expect:
     check: Check
-    text: str
-    """As it was written, for people."""
     within: float = PATIENCE
 
 
@@ -119,6 +117,8 @@ Action = Act | Say | Wait | Show | Expect
 @dataclass(frozen=True, slots=True)
 class Step:
     line: int
+    text: str
+    """As it was written, without what follows a line of ``config``."""
     action: Action
 
 
