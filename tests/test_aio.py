@@ -36,13 +36,14 @@ async def test_cancelling_a_call_awaits_the_cleanup_of_its_coroutine() -> None:
     async def slow() -> None:
         try:
             log.append("begun")
+            door.emit(scope.cancel)
             await asyncio.sleep(60)
         finally:
             await asyncio.sleep(0.005)
             log.append("cleaned")
 
     async with open_door() as door:
-        with trio.move_on_after(0.01) as scope:
+        with trio.CancelScope() as scope:
             await door.call(slow)
         assert scope.cancelled_caught
         assert log == ["begun", "cleaned"]
@@ -51,13 +52,14 @@ async def test_cancelling_a_call_awaits_the_cleanup_of_its_coroutine() -> None:
 async def test_a_coroutine_that_swallows_the_cancel_still_gives_its_value() -> None:
     async def stubborn() -> str:
         try:
+            door.emit(scope.cancel)
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             return "kept"
         return "slept"
 
     async with open_door() as door:
-        with trio.move_on_after(0.005) as scope:
+        with trio.CancelScope() as scope:
             assert await door.call(stubborn) == "kept"
         assert not scope.cancelled_caught
 
@@ -161,10 +163,10 @@ async def test_a_blocked_loop_does_not_hold_the_exit_beyond_the_grace() -> None:
 
 async def test_a_call_blocked_in_the_loop_does_not_hold_trio() -> None:
     async with open_door(grace=0.2) as door:
-        door.post(time.sleep, 0.05)
+        door.post(time.sleep, 0.15)
         begun = time.perf_counter()
         await trio.lowlevel.checkpoint()
-        assert time.perf_counter() - begun < 0.04
+        assert time.perf_counter() - begun < 0.1
 
 
 async def test_cleanup_in_a_cancelled_body_can_still_call() -> None:

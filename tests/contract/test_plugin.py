@@ -289,10 +289,12 @@ async def test_a_close_that_is_cut_short_still_ends_the_connections() -> None:
             with trio.fail_after(2):
                 while not one.desk.streams:
                     await one.servers.settle()
-            with trio.move_on_after(0.02) as scope:
-                await one.servers.close(GPU)
-            assert scope.cancelled_caught
-            stuck.settimeout(1)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(one.servers.close, GPU)
+                while path.exists():  # the file goes first, then the peers are given their time
+                    await one.servers.settle()
+                nursery.cancel_scope.cancel()
+            stuck.settimeout(5)
             with suppress(ConnectionResetError):
                 while stuck.recv(2**20):
                     pass
