@@ -2,22 +2,27 @@
 
 One JSON object a line on stdout. ``at`` is CLOCK_MONOTONIC in nanoseconds, which all processes of a machine share: of
 a list it is the moment at which its bytes were read. Commands come as lines on stdin: ``kill``, ``start``,
-``start silent``, ``api`` (the API server answers), ``run NAME RESOURCE COUNT``, ``delete NAME``, ``quit``.
+``start silent``, ``api`` (the API server answers), ``run NAME RESOURCE COUNT``, ``delete NAME``,
+``break RESOURCE rst|goaway|abort``, ``quit``.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from reactor.simulate.kubelet.core import Traits
 from reactor.simulate.kubelet.socket_kubelet import SocketKubelet
+from reactor.simulate.kubelet.socket_link import Break
 from reactor.simulate.kubelet.topology import Policy
 from reactor.simulate.kubelet.version import Version
 
@@ -44,6 +49,8 @@ async def obey(kubelet: SocketKubelet, words: Sequence[str]) -> bool:
             await kubelet.run_pod(pod)
             held = sorted(kubelet.core.manager.container_devices(pod.uid, "c", resource) or ())
             tell("pod.admitted", {"pod": name, "phase": pod.phase, "message": pod.message, "ids": held})
+        case ["break", resource, how] if how in list(Break):
+            kubelet.break_stream(resource, Break(how))
         case ["delete", name]:
             kubelet.delete_pod(name, "default")
         case ["quit"]:
@@ -57,22 +64,32 @@ async def run(root: Path, traits: Traits) -> None:
     loop = asyncio.get_running_loop()
     kubelet = SocketKubelet(root, traits, tell)
     await kubelet.start()
-    lines = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    lines: asyncio.Queue[str] = asyncio.Queue()
+    threading.Thread(target=_listen, args=(loop, lines), daemon=True).start()
     obeying = loop.create_task(_obey_all(kubelet, lines))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, obeying.cancel)
-    await asyncio.gather(obeying, return_exceptions=True)
+    with contextlib.suppress(asyncio.CancelledError):
+        await obeying
     await kubelet.stop()
-    if not obeying.cancelled() and (error := obeying.exception()) is not None:
-        raise error
 
 
-async def _obey_all(kubelet: SocketKubelet, lines: asyncio.StreamReader) -> None:
-    while line := await lines.readline():
-        if not await obey(kubelet, line.decode().split()):
-            return
-    await asyncio.Event().wait()  # nobody gives orders: run until a signal
+def _listen(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str]) -> None:
+    """Runs in a thread, for stdin may be what no event loop can wait for: a file, /dev/null.
+
+    Not through ``sys.stdin``: the interpreter cannot end while a thread has its lock.
+    """
+    rest = b""
+    with contextlib.suppress(RuntimeError):  # the loop has ended
+        while data := os.read(0, 4096):
+            *whole, rest = (rest + data).split(b"\n")
+            for line in whole:
+                loop.call_soon_threadsafe(lines.put_nowait, line.decode(errors="replace"))
+
+
+async def _obey_all(kubelet: SocketKubelet, lines: asyncio.Queue[str]) -> None:
+    while await obey(kubelet, (await lines.get()).split()):
+        pass
 
 
 def main() -> None:
