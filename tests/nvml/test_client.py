@@ -157,22 +157,39 @@ async def test_an_initialisation_that_hangs_is_given_up_and_tried_anew(nursery: 
     assert len((await bench.nvml.scan()).gpus) == 4
 
 
-async def test_workers_that_cannot_be_killed_are_left_behind_twice_and_no_more(
-    nursery: trio.Nursery, tmp_path: Path
-) -> None:
-    stuck: list[trio.Process] = []
-    holding = True
+class Holding:
+    """Ends workers as a kernel would that does not let them go: they are stopped, so that not even their guard acts."""
 
-    def hold(process: trio.Process) -> None:
-        """As the kernel would: stop it instead, so that not even its own guard ends it."""
-        if holding:
-            process.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-            stuck.append(process)
-        else:
+    def __init__(self) -> None:
+        self.stuck: list[trio.Process] = []
+        self.on = True
+
+    def kill(self, process: trio.Process) -> None:
+        if not self.on:
             process.kill()
+            return
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        self.stuck.append(process)
 
-    bench = Bench(tmp_path, kill=hold)
+    async def free(self, n: int) -> None:
+        self.stuck[n].kill()
+        await self.stuck[n].wait()
+
+
+@pytest.fixture
+async def holding(nursery: trio.Nursery) -> AsyncIterator[Holding]:
+    holding = Holding()
+    yield holding
+    holding.on = False
+    for process in holding.stuck:
+        process.kill()
+
+
+async def test_workers_that_cannot_be_killed_are_left_behind_twice_and_no_more(
+    nursery: trio.Nursery, tmp_path: Path, holding: Holding
+) -> None:
+    bench = Bench(tmp_path, kill=holding.kill)
     await nursery.start(bench.host.run)
     await nursery.start(bench.nvml.run)
     await bench.nvml.scan()
@@ -185,13 +202,11 @@ async def test_workers_that_cannot_be_killed_are_left_behind_twice_and_no_more(
     bench.hardware.mend()
     with pytest.raises(NvmlUnavailable):
         await bench.nvml.scan()
-    stuck[0].kill()
-    await stuck[0].wait()
+    await holding.free(0)
     found = await bench.nvml.scan()
     assert [f.index for f in found.failures] == [1, 2]
-    holding = False
-    stuck[1].kill()
-    await stuck[1].wait()
+    await holding.free(1)
+    holding.on = False
 
 
 async def test_a_driver_that_comes_late_is_found_without_a_new_worker(bench: Bench) -> None:
