@@ -23,7 +23,7 @@ import trio
 
 from reactor import allocate
 from reactor import events as e
-from reactor.aio import Door, open_door
+from reactor.aio import Door, living, open_door
 from reactor.bus import Bus, Source
 from reactor.conditions import policy_from_environment
 from reactor.config import Accepted, parse
@@ -225,6 +225,7 @@ def _serve_status(
             publish=bus.publish,
             allow_inject=settings.allow_inject,
             lines=ring,
+            tasks=loops.tasks,
         )
     )
 
@@ -269,19 +270,19 @@ class _Loops:
     def __init__(self, door: Door) -> None:
         self._door = door
         self._turned = trio.current_time()
+        self._asyncio_tasks = 0
 
     async def watch(self) -> None:
         while True:
-            await self._door.call(_turn)
+            self._asyncio_tasks = await self._door.call(living)
             self._turned = trio.current_time()
             await trio.sleep(3.0)
 
     def ages(self) -> Mapping[str, float]:
         return {"trio": 0.0, "asyncio": max(0.0, trio.current_time() - self._turned - 3.0)}
 
-
-async def _turn() -> None:
-    """Being run is the answer."""
+    def tasks(self) -> Mapping[str, int]:
+        return {"trio": trio.lowlevel.current_statistics().tasks_living, "asyncio": self._asyncio_tasks}
 
 
 class Reports:

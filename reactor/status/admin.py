@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import trio
@@ -32,11 +32,12 @@ def answer_admin(
     publish: Callable[[Fact], object],
     allow_inject: bool,
     lines: Ring,
+    tasks: Callable[[], Mapping[str, int]] = dict,
 ) -> Handler:
     def answer(request: Request) -> Reply:
         match request.method, request.path:
             case (("GET" | "HEAD"), "/debug/state"):
-                return _json(describe(state(), snapshot()))
+                return _json(describe(state(), snapshot(), tasks()))
             case (("GET" | "HEAD"), "/debug/events"):
                 reader = lines.reader(follow=request.query.get("follow", "0") not in ("", "0", "false"))
                 return Reply(content_type="application/x-ndjson", more=reader.more)
@@ -78,6 +79,7 @@ async def serve_admin(
     publish: Callable[[Fact], object],
     allow_inject: bool,
     lines: Ring,
+    tasks: Callable[[], Mapping[str, int]] = dict,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer on a unix socket of mode 0600 until cancelled, then remove it.
@@ -85,7 +87,9 @@ async def serve_admin(
     A directory that cannot be written, or another agent on that socket, is published as a failed source and tried
     again.
     """
-    answer = answer_admin(state=state, snapshot=snapshot, publish=publish, allow_inject=allow_inject, lines=lines)
+    answer = answer_admin(
+        state=state, snapshot=snapshot, publish=publish, allow_inject=allow_inject, lines=lines, tasks=tasks
+    )
     listeners = await bind_patiently("admin", lambda: bind_unix(path), publish, task_status)
     ours = inode(path)
     try:

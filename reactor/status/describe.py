@@ -7,7 +7,7 @@ two differ from conditions and holds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from reactor.model.condition import Condition, FaultClass
 from reactor.model.gpu import Gpu
@@ -34,11 +34,11 @@ from reactor.status.document import (
 from reactor.status.ready import why_unready
 
 
-def describe(state: State, snapshot: Snapshot) -> Document:
+def describe(state: State, snapshot: Snapshot, tasks: Mapping[str, int] | None = None) -> Document:
     holds = sorted(state.holds.values(), key=lambda hold: (hold.resource, hold.id))
     return Document(
         v=VERSION,
-        agent=_agent(state),
+        agent=_agent(state, tasks or {}),
         driver=_driver(state),
         config=_config(state.config, state),
         gpus=_gpus(state, holds),
@@ -49,7 +49,7 @@ def describe(state: State, snapshot: Snapshot) -> Document:
     )
 
 
-def _agent(state: State) -> AgentDoc:
+def _agent(state: State, tasks: Mapping[str, int]) -> AgentDoc:
     unready = why_unready(state)
     return AgentDoc(
         version=state.version,
@@ -62,6 +62,7 @@ def _agent(state: State) -> AgentDoc:
         reloads=state.reloads,
         ready=not unready,
         unready=list(unready),
+        tasks=dict(tasks),
     )
 
 

@@ -24,6 +24,8 @@ class AgentDoc(TypedDict):
     ready: bool
     unready: list[str]
     """Why it is not ready."""
+    tasks: dict[str, int]
+    """Tasks that live on each loop; of asyncio as last counted, a few seconds ago."""
 
 
 class DriverDoc(TypedDict):

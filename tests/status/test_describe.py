@@ -36,6 +36,10 @@ def test_a_fresh_agent_can_be_described():
     assert document["gpus"] == []
 
 
+def test_living_tasks_are_counted_by_loop():
+    assert describe(State(), snapshot(), {"trio": 9, "asyncio": 3})["agent"]["tasks"] == {"trio": 9, "asyncio": 3}
+
+
 def test_the_document_is_json():
     state = holding(replace(READY, conditions={FIRST.uuid: (xid(),)}), hold(FIRST), foreign_hold())
     document = describe(state, SNAPSHOT)
