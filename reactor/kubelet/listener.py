@@ -3,6 +3,8 @@
 grpclib's own stop leaves the accepted connections open: on Python 3.11 the kubelet sees nothing at all and keeps the
 plugin for running, on 3.13 the stop waits for the kubelet, which never hangs up. So connections are kept track of here
 and ended one by one: GOAWAY, close, and abort for a peer that does not read.
+
+grpclib writes headers, message and trailers one by one, and each send wakes the reader anew: here they leave together.
 """
 
 from __future__ import annotations
@@ -21,6 +23,46 @@ from h2.exceptions import ProtocolError
 from reactor.kubelet._pb.deviceplugin_grpc import DevicePluginBase
 
 _BACKLOG = 128
+_ENOUGH = 1 << 16
+"""Bytes that are worth a send of their own."""
+
+
+class _Together(asyncio.Transport):
+    """A transport whose writes of one turn of the loop leave as one."""
+
+    def __init__(self, inner: asyncio.Transport) -> None:
+        super().__init__()
+        self._inner = inner
+        self._loop = asyncio.get_running_loop()
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(bytes(data))
+        self._size += len(data)
+        if self._size >= _ENOUGH:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts, self._size = [], 0
+            self._inner.write(data)
+
+    def is_closing(self) -> bool:
+        return self._inner.is_closing()
+
+    def close(self) -> None:
+        self._flush()
+        self._inner.close()
+
+    def abort(self) -> None:
+        self._inner.abort()
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._inner.get_extra_info(name, default)
 
 
 class _Connection(H2Protocol):
@@ -35,12 +77,12 @@ class _Connection(H2Protocol):
         self.lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
-            self._server.live.add(self)
-            if self._server.ended:  # it was being accepted while the server stopped
-                transport.abort()
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = _Together(transport)
+        super().connection_made(self._transport)
+        self._server.live.add(self)
+        if self._server.ended:  # it was being accepted while the server stopped
+            transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._server.live.discard(self)
