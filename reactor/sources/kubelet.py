@@ -86,7 +86,8 @@ class KubeletSource:
         """What was published last: an identity, or why there is none; empty: nothing yet."""
         self._gone: frozenset[str] = frozenset()
         self._fast_until = -math.inf
-        self._doubted_at = -math.inf
+        self._accepted_at: float | None = None
+        """When a doubted kubelet accepted for the first time since it is doubted."""
         self._connected_at = -math.inf
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -114,7 +115,6 @@ class KubeletSource:
     async def _attend_doubts(self) -> None:
         while True:
             doubting = (await self._until(lambda state: state.kubelet.doubted)).kubelet
-            self._doubted_at = trio.current_time()
             self._hurry(FAST_FOR)
             self._wake()
             # Any change counts, not only that the doubt is over: it may be back before this task runs again.
@@ -136,6 +136,8 @@ class KubeletSource:
 
     def _check(self) -> None:
         """Publish what changed since the last look. Own sockets come first: they are needed when the kubelet is up."""
+        if not self._state().kubelet.doubted:
+            self._accepted_at = None
         if not self._needs_a_look():
             self._check_sockets()
             return
@@ -146,10 +148,8 @@ class KubeletSource:
             self._went(found)
         elif found != self._told:
             self._came(found)
-        elif self._state().kubelet.doubted and trio.current_time() - self._doubted_at >= FAST:
-            # Only now, on the second look: one that is dying may still accept when its streams have ended.
-            self._publish(KubeletUp(identity=found))
-            self._hurry(CALM_AFTER)
+        elif self._state().kubelet.doubted:
+            self._confirm(found)
 
     def _needs_a_look(self) -> bool:
         """A connect disturbs the kubelet, if only a little."""
@@ -179,6 +179,15 @@ class KubeletSource:
         self._told = found
         self._publish(KubeletUp(identity=found))
         self._hurry(CALM_AFTER)
+
+    def _confirm(self, found: SocketIdentity) -> None:
+        """Answer a doubt on the second look: a kubelet that is dying may still accept when its streams have ended."""
+        if self._accepted_at is None:
+            self._accepted_at = trio.current_time()
+        elif trio.current_time() - self._accepted_at >= FAST:
+            self._accepted_at = None
+            self._publish(KubeletUp(identity=found))
+            self._hurry(CALM_AFTER)
 
     def _check_sockets(self) -> None:
         sockets = self._sockets()
