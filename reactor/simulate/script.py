@@ -70,7 +70,7 @@ class _Parser:
             return
         read = _WORDS.get(word)
         if read is None:
-            raise _Wrong(f"{word!r} is no step; there are {', '.join(sorted((*_WORDS, 'node')))}")
+            raise _Wrong(f"{word!r} is no step; there are {', '.join(WORDS)}")
         self.steps.append(do.Step(number, text, read(self, rest)))
 
     def _set_node(self, rest: str) -> None:
@@ -198,6 +198,9 @@ _WORDS: Mapping[str, _Read] = {
     "show": _Parser.show,
     "expect": _Parser.expect,
 }
+
+WORDS = tuple(sorted((*_WORDS, "node")))
+"""Every word that a line can begin with."""
 
 _EXPECT = (
     "expect RESOURCE healthy=N unhealthy=N, expect card CARD healthy|unhealthy|absent, "

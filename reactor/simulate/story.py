@@ -113,9 +113,10 @@ class Player:
         self._teller.table(
             f"A node with {self._script.node}, simulated: the real agent on simulated GPUs and a simulated kubelet",
             (
-                f"Everything is below {self._stage.root} and goes with this command.",
+                f"All of it is below {self._stage.root} and goes with this command.",
                 "'>' is what happens to the node, 'ok' what the kubelet was then seen to have. Between them is the",
                 "agent's log: time, level (I, W, E), event, what it means; (#9 <- #7): event 9, caused by event 7.",
+                f"To look at it from outside: gpu-reactor status --admin-socket {self._stage.settings.admin_socket}",
                 f"Unasked, GPUs are scanned every {RESYNC:.0f} s here and every 30 s on a real node.",
             ),
         )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
+from reactor.cli import main
 from reactor.simulate import steps as do
-from reactor.simulate.script import ScriptError, full_name, parse
+from reactor.simulate.script import WORDS, ScriptError, full_name, parse
+
+DOCUMENT = (Path(__file__).parents[2] / "docs/simulate.md").read_text()
 
 
 def only(text: str) -> do.Action:
@@ -170,6 +175,19 @@ def test_the_error_as_text_names_each_line():
 def test_a_short_name_is_one_of_nvidia():
     assert full_name("gpu") == "nvidia.com/gpu"
     assert full_name("example.com/gpu") == "example.com/gpu"
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_every_step_is_explained(word: str, capsys: pytest.CaptureFixture[str]):
+    assert f"`{word} " in DOCUMENT or f"`{word}`" in DOCUMENT
+    with pytest.raises(SystemExit):
+        main(["simulate", "--help"])
+    assert re.search(rf"^  ([a-z]+ CARD, )?{word} ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_example_of_the_document_is_a_script():
+    _, _, rest = DOCUMENT.partition("A script that checks")
+    assert len(parse(rest.split("```")[1]).steps) == 10
 
 
 def test_the_built_in_story_is_a_script():

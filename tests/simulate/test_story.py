@@ -6,8 +6,14 @@ import signal
 from pathlib import Path
 
 import pytest
+import trio
 
+from reactor.model.settings import Settings
 from reactor.simulate import story as told
+from reactor.simulate.kubelet.plugin import KubeletPanic
+from reactor.simulate.script import parse
+from reactor.simulate.sight import Sight
+from reactor.simulate.teller import Teller
 
 ACTS = """\
 node 2xT4
@@ -94,6 +100,37 @@ def test_a_script_that_cannot_be_read_is_wrong_usage(tmp_path: Path, capsys):
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     assert told.main(tmp_path / "binary", colour=False) == 2
     assert capsys.readouterr().err.count("cannot be read") == 2
+
+
+class PanickedStage:
+    """A node whose kubelet did not survive what the agent told it."""
+
+    root = Path("/node")
+    settings = Settings()
+    started = True
+    panicked = "device map lacks an id"
+
+    async def act(self, action):
+        raise KubeletPanic(self.panicked)
+
+    async def look(self):
+        return Sight(cards=(), listed={}, used={}, pods={})
+
+    async def stop(self):
+        pass
+
+
+async def test_what_would_have_ended_a_real_kubelet_is_told_and_makes_the_code_1():
+    written: list[str] = []
+    teller = Teller(written.append, colour=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(teller.run, nursery.cancel_scope)
+        code = await told.Player(parse("pod a gpu=1"), PanickedStage(), teller).play()
+        await teller.close()
+    assert code == 1
+    text = "".join(written)
+    assert "line 1: pod a gpu=1: the agent would have ended a real kubelet: device map lacks an id" in text
+    assert "\x1b[1;31m  MISSED  the agent would have ended a real kubelet: device map lacks an id\x1b[0m" in text
 
 
 # ---------------------------------------------------------------- make demo
