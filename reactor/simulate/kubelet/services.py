@@ -23,14 +23,17 @@ from reactor.simulate.kubelet.registration import RegisterError
 
 
 class _Connection(H2Protocol):
-    def __init__(self, plain: H2Protocol, live: set[asyncio.Transport]) -> None:
+    def __init__(self, plain: H2Protocol, server: KillableServer) -> None:
         super().__init__(plain.handler, plain.config, plain.h2_config)
-        self._live = live
+        self._live = server.live
+        self._server = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if isinstance(transport, asyncio.Transport):
             self._live.add(transport)
+            if self._server.killed:  # it was being accepted at that moment
+                transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._live.difference_update([each for each in self._live if each.is_closing()])
@@ -42,15 +45,19 @@ class KillableServer(Server):
 
     def __init__(self, services: Iterable[RegistrationBase | PodResourcesListerBase]) -> None:
         super().__init__(list(services))
-        self._live: set[asyncio.Transport] = set()
+        self.live: set[asyncio.Transport] = set()
+        self.killed = False
 
     def _protocol_factory(self) -> H2Protocol:
-        return _Connection(super()._protocol_factory(), self._live)
+        return _Connection(super()._protocol_factory(), self)
 
-    def kill(self) -> None:
-        self.close()
-        for transport in tuple(self._live):
+    async def kill(self) -> None:
+        self.killed = True
+        for transport in tuple(self.live):
             transport.abort()
+        # asyncio (3.11) forgets, open, what it accepted but has not made a connection of when its server closes.
+        await asyncio.sleep(0)
+        self.close()
 
 
 class Mute(asyncio.Protocol):

@@ -95,7 +95,7 @@ class SocketKubelet:
             link.gone = True
             link.end()
         for server in self._servers:
-            server.kill()
+            await server.kill()
         if self._mute is not None:
             self._mute.close()
         for task in self._tasks:
@@ -198,10 +198,10 @@ class SocketKubelet:
         await link.watch(receive)
         if link.gone:
             return
-        self._seen("stream.ended", {"resource": client.resource})
         await asyncio.sleep(self.traits.end_notice)
         self._links.pop(client, None)
         core.registry.ended(client)
+        self._seen("stream.ended", {"resource": client.resource})
 
     def break_stream(self, resource: str, how: Break) -> None:
         for link in tuple(self._links.values()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from reactor.kubelet.desk import Desk
@@ -21,6 +21,8 @@ class Notes:
     ended: int = 0
     lists: list[tuple[str, int, int]] = field(default_factory=list)
     granted_ids: list[tuple[str, ...]] = field(default_factory=list)
+    moved: Callable[[], object] = lambda: None
+    """Called after each report, in its thread."""
 
     @property
     def live(self) -> int:
@@ -28,15 +30,19 @@ class Notes:
 
     def stream_opened(self, resource, socket, stream):
         self.opened += 1
+        self.moved()
 
     def stream_ended(self, resource, socket, stream):
         self.ended += 1
+        self.moved()
 
     def sent(self, resource, stream, revision, nudge, healthy, unhealthy, size):
         self.lists.append((resource, healthy, unhealthy))
+        self.moved()
 
     def granted(self, number, resource, ids):
         self.granted_ids.append(tuple(ids))
+        self.moved()
 
     def refused(self, resource, ids, message, faulty):
         pass

@@ -34,48 +34,7 @@ from reactor.simulate.kubelet.grpc import Break, GrpcKubelet, Phase, Traits, ope
 from reactor.simulate.kubelet.plugin import KubeletPanic
 from reactor.simulate.kubelet.version import Version
 from tests.simulate.kubelet.agent import GPU, Notes, desk, snapshot
-
-
-class Node:
-    def __init__(self, kubelet: GrpcKubelet, servers: PluginServers, notes: Notes) -> None:
-        self.kubelet = kubelet
-        self.servers = servers
-        self.notes = notes
-
-    async def serve(self, *names: str, **how) -> str:
-        self.servers.post(snapshot(*names, **how))
-        made = await self.servers.serve(GPU)
-        await self.servers.register(GPU, made)
-        await self.until(lambda devices: bool(devices))
-        return made
-
-    async def granted(self) -> list[tuple[str, ...]]:
-        return self.notes.granted_ids
-
-    async def until(self, true: Callable[[dict[str, bool]], bool]) -> None:
-        await eventually(lambda: self.kubelet.devices(GPU), true)
-
-
-async def eventually(ask: Callable[[], Awaitable], true: Callable) -> None:
-    with trio.fail_after(3):
-        while not true(await ask()):
-            await trio.sleep(0.001)
-
-
-@asynccontextmanager
-async def node(version: str = "1.34", **traits) -> AsyncIterator[Node]:
-    notes = Notes()
-    with tempfile.TemporaryDirectory(prefix="gr-") as root:  # pytest's own paths are too long for unix sockets
-        async with open_kubelet(Path(root), Traits(version=Version.parse(version), **traits)) as kubelet:
-            await kubelet.start()
-            async with open_door() as door:
-                servers = PluginServers(
-                    door, desk(notes), directory=kubelet.directory, kubelet_socket=kubelet.socket
-                )
-                one = Node(kubelet, servers, notes)
-                one.door = door
-                yield one
-                await servers.aclose(1)
+from tests.simulate.kubelet.sockets import Careless, Node, careless, list_of, node
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.34", "1.37"])
@@ -116,9 +75,7 @@ async def test_a_killed_kubelet_leaves_a_socket_that_refuses_and_ends_our_stream
         await one.kubelet.kill()
         assert one.kubelet.socket.is_socket()
         assert (one.kubelet.directory / made).is_socket()
-        with trio.fail_after(3):
-            while one.notes.live:
-                await trio.sleep(0.001)
+        await one.parted()
         with pytest.raises(Transient, match="refused"):
             await one.servers.register(GPU, made)
 
@@ -170,158 +127,6 @@ async def test_register_can_be_refused_delayed_or_never_answered():
         made = await one.servers.serve(GPU)
         with pytest.raises(Transient, match=r"no answer in time|DEADLINE"):
             await one.servers.register(GPU, made, 0.01)
-
-
-@pytest.mark.parametrize("how", list(Break))
-async def test_however_a_stream_breaks_both_sides_see_it_and_a_new_register_heals(how):
-    async with node() as one:
-        made = await one.serve("a", "b")
-        await one.kubelet.break_stream(GPU, how)
-        await one.until(lambda devices: not any(devices.values()))
-        with trio.fail_after(3):
-            while one.notes.live:
-                await trio.sleep(0.001)
-        await one.servers.register(GPU, made)
-        await one.until(lambda devices: all(devices.values()))
-
-
-async def test_a_reader_that_does_not_read_shuts_the_window_and_then_gets_the_newest():
-    async with node() as one:
-        ids = [f"id-{number:060d}" for number in range(2000)]
-        await one.serve(*ids)
-        await one.kubelet.weather(lambda weather: weather.calm.clear())
-        for revision in range(2, 8):
-            one.servers.post(snapshot(*ids, ill=ids[:revision], revision=revision))
-            await one.servers.settle()
-        sent = len(one.notes.lists)
-        await one.kubelet.weather(lambda weather: weather.calm.set())
-        await one.until(lambda devices: sum(not each for each in devices.values()) == 7)
-        assert sent < 4
-        assert len(one.notes.lists) < 7
-
-
-class Careless(DevicePluginBase):
-    """Sends whatever it is given, however long."""
-
-    def __init__(self, *messages: pb.ListAndWatchResponse | EncodedList) -> None:
-        self.messages = messages
-
-    def __mapping__(self):
-        watch = Handler(self.ListAndWatch, Cardinality.UNARY_STREAM, pb.Empty, object)
-        return {**super().__mapping__(), "/v1beta1.DevicePlugin/ListAndWatch": watch}
-
-    async def GetDevicePluginOptions(self, stream):  # noqa: N802
-        await stream.recv_message()
-        await stream.send_message(pb.DevicePluginOptions())
-
-    async def ListAndWatch(self, stream):  # noqa: N802
-        await stream.recv_message()
-        for message in self.messages:
-            await stream.send_message(message)
-        await asyncio.Event().wait()
-
-    async def Allocate(self, stream):  # noqa: N802
-        await stream.recv_message()
-        await stream.send_message(pb.AllocateResponse())
-
-    async def GetPreferredAllocation(self, stream):  # noqa: N802
-        await stream.recv_message()
-
-    async def PreStartContainer(self, stream):  # noqa: N802
-        await stream.recv_message()
-
-
-def _list(device: str) -> pb.ListAndWatchResponse:
-    return pb.ListAndWatchResponse(devices=[pb.Device(ID=device, health="Healthy")])
-
-
-@asynccontextmanager
-async def careless(one: Node, *messages, service: type[Careless] | None = None) -> AsyncIterator[None]:
-    async def start() -> Listener:  # grpclib binds a server to the loop that is current when it is made
-        made = Listener((service or Careless)(*messages), str(one.kubelet.directory / "careless.sock"))
-        await made.start()
-        return made
-
-    listener = await one.door.call(start)
-    try:
-        await one.door.call(calls.register, str(one.kubelet.socket), GPU, "careless.sock", 5.0)
-        yield
-    finally:
-        await one.door.call(listener.stop)
-
-
-@pytest.mark.parametrize("over", [0, 1])
-async def test_four_mib_pass_and_one_byte_more_ends_the_stream(over):
-    async with node() as one:
-        # 19 bytes stand around the id: fields and lengths of the device and of the id, and "Healthy".
-        big = _list("b" * (4 * 1024 * 1024 - 19 + over))
-        assert big.ByteSize() == 4 * 1024 * 1024 + over
-        async with careless(one, _list("a"), big):
-            await one.until(lambda devices: (devices == {"a": False}) if over else ("a" not in devices))
-            await eventually(lambda: one.kubelet.streams(GPU), lambda streams: streams == 1 - over)
-
-
-async def test_an_answer_without_containers_leaks_the_ids():
-    async with node() as one, careless(one, _list("a")):
-        await one.until(bool)
-        pod = await one.kubelet.run_pod("p", {GPU: 1})
-        assert "no containers return in allocation response" in pod.message
-        assert await one.kubelet.held(GPU) == {"a"}
-
-
-async def test_a_list_that_is_no_message_ends_the_stream():
-    async with node() as one, careless(one, _list("a"), EncodedList(b"\xff\xff")):
-        await one.until(lambda devices: devices == {"a": False})
-
-
-async def test_failing_options_fail_the_register_and_no_list_is_asked_for():
-    class NoOptions(Careless):
-        async def GetDevicePluginOptions(self, stream):  # noqa: N802
-            await stream.recv_message()
-            raise GRPCError(Status.INTERNAL, "no options today")
-
-    async with node() as one:
-        with pytest.raises(Transient, match="get device plugin options: rpc error: code = Internal desc = no options"):
-            async with careless(one, _list("a"), service=NoOptions):
-                pass
-        assert await one.kubelet.node() == {}
-
-
-async def test_an_id_dropped_while_the_answer_is_on_its_way_ends_the_kubelet():
-    async with node() as one:
-        await one.serve("a", "b")
-        await one.kubelet.weather(lambda weather: weather.answers.clear())
-
-        async def drop_in_flight() -> None:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(one.kubelet.run_pod, "p", {GPU: 2})
-                await eventually(one.granted, bool)
-                one.servers.post(snapshot("a", revision=2))
-                await one.until(lambda devices: "b" not in devices)
-                await one.kubelet.weather(lambda weather: weather.answers.set())
-
-        with pytest.RaisesGroup(KubeletPanic):
-            await drop_in_flight()
-        assert "b of nvidia.com/gpu left the list" in one.kubelet.panicked
-        with pytest.raises(Transient, match="refused"):
-            await list_pods(one.door, one.kubelet.pod_resources_socket)
-
-
-@pytest.mark.parametrize("killed", [True, False])
-async def test_a_connection_that_ends_while_an_answer_is_on_its_way(killed):
-    async with node() as one:
-        await one.serve("a")
-        await one.kubelet.weather(lambda weather: weather.answers.clear())
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.kubelet.run_pod, "p", {GPU: 1})
-            await eventually(one.granted, bool)
-            if killed:
-                await one.kubelet.kill()
-            else:
-                await one.kubelet.break_stream(GPU)
-        pod = await one.kubelet.pod("p")
-        assert pod.phase is (Phase.PENDING if killed else Phase.FAILED)
-        assert killed or "the client connection is closing" in pod.message
 
 
 async def test_podresources_answers_get_and_allocatable_and_limits_the_rate():
