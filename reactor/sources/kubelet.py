@@ -28,6 +28,8 @@ FAST = 0.008
 """Seconds between looks while the kubelet is away or doubted."""
 FAST_FOR = 60.0
 """Seconds of fast looks after the kubelet went."""
+DYING = 0.2
+"""Seconds for which a kubelet that is ending may still accept after its streams ended (seen on a real 1.37: 10 ms)."""
 CALM_AFTER = 5.0
 """Seconds of fast looks after a doubt was answered: the kubelet may have been dying when it answered."""
 SLOW = 1.0
@@ -181,10 +183,10 @@ class KubeletSource:
         self._hurry(CALM_AFTER)
 
     def _confirm(self, found: SocketIdentity) -> None:
-        """Answer a doubt on the second look: a kubelet that is dying may still accept when its streams have ended."""
+        """Answer a doubt once the kubelet has gone on accepting for longer than one that is ending does."""
         if self._accepted_at is None:
             self._accepted_at = trio.current_time()
-        elif trio.current_time() - self._accepted_at >= FAST:
+        elif trio.current_time() - self._accepted_at >= DYING:
             self._accepted_at = None
             self._publish(KubeletUp(identity=found))
             self._hurry(CALM_AFTER)

@@ -42,18 +42,33 @@ class PodResourcesSource:
         self._until = until
         self._state = state
         self._wants = wants
+        self._life: int | None = None
+        """Life of the kubelet whose checkpoint was read."""
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
-        await self._checkpoint()
         while True:
             begun = trio.current_time()
+            await self._first_checkpoint()
             before = self._state()
             await self._list()
             await self._checkpoint()
-            await trio.sleep_until(begun + SHORTEST)
+            await self._rest(begun + SHORTEST)
             with trio.move_on_at(begun + LONGEST):
                 await self._until(partial(self._is_due, before))
+
+    async def _rest(self, end: float) -> None:
+        """No List before ``end``; a new life of the kubelet has its checkpoint read all the same."""
+        with trio.move_on_at(end):
+            await self._until(lambda state: state.kubelet.life != self._life)
+            await self._first_checkpoint()
+            await trio.sleep_until(end)
+
+    async def _first_checkpoint(self) -> None:
+        """Read a new kubelet's checkpoint before it is rewritten: what it lost with its predecessor can be seen now."""
+        if self._life != self._state().kubelet.life:
+            self._life = self._state().kubelet.life
+            await self._checkpoint()
 
     def _is_due(self, before: State, state: State) -> bool:
         return state.grants != before.grants or state.kubelet.life != before.kubelet.life or self._wants(state)

@@ -199,7 +199,7 @@ async def test_a_stream_that_ends_alone_has_the_kubelet_confirmed(autojump_clock
         ended = trio.current_time()
         await world.seen(2)
         assert world.facts == [KubeletUp(identity=FIRST)] * 2
-        assert world.times[1] - ended < 0.05
+        assert world.times[1] - ended < 0.25
 
 
 async def test_a_kubelet_that_accepts_once_more_while_it_dies_is_down(autojump_clock: MockClock) -> None:
