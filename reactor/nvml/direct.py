@@ -91,7 +91,7 @@ class DirectNvml:
             self._result = await self._scan()
         except NvmlFailed as exc:
             if self._opened and exc.state == "absent":
-                self._renew()
+                await self.renew(str(exc))
             self._result = self._outlook.unavailable(exc.state, str(exc))
         finally:
             self._scanning = None
