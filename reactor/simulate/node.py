@@ -102,6 +102,11 @@ class SimNode:
         self._agent = None
 
     @property
+    def running(self) -> bool:
+        """Whether the agent runs."""
+        return self._agent is not None
+
+    @property
     def _running(self) -> _Agent:
         if self._agent is None:
             raise RuntimeError("the agent does not run")
