@@ -43,19 +43,24 @@ class _Connection(H2Protocol):
 class KillableServer(Server):
     """Ends without a word: connections are cut, the socket file is left behind."""
 
-    def __init__(self, services: Iterable[RegistrationBase | PodResourcesListerBase]) -> None:
+    def __init__(self, services: Iterable[RegistrationBase | PodResourcesListerBase], sock: socket.socket) -> None:
         super().__init__(list(services))
+        self._sock = sock
         self.live: set[asyncio.Transport] = set()
         self.killed = False
 
     def _protocol_factory(self) -> H2Protocol:
         return _Connection(super()._protocol_factory(), self)
 
+    async def listen(self) -> None:
+        await self.start(sock=self._sock)
+
     async def kill(self) -> None:
         self.killed = True
         for transport in tuple(self.live):
             transport.abort()
-        # asyncio (3.11) forgets, open, what it accepted but has not made a connection of when its server closes.
+        # When its server closes, asyncio (3.11) forgets, open, what it accepted but has not made a connection of yet.
+        asyncio.get_running_loop().remove_reader(self._sock)
         await asyncio.sleep(0)
         self.close()
 

@@ -71,12 +71,13 @@ class SocketKubelet:
         if mute:
             self._mute = await services.serve_mute(sock)
         else:
-            registration = services.KillableServer([services.Registration(self._register)])
+            registration = services.KillableServer([services.Registration(self._register)], sock)
             self._servers.append(registration)
-            await registration.start(sock=sock)
-        lister = services.KillableServer([services.PodResources(self.core, RateLimit(time.monotonic))])
+            await registration.listen()
+        pods = services.PodResources(self.core, RateLimit(time.monotonic))
+        lister = services.KillableServer([pods], directory.listen(self._pod_resources))
         self._servers.append(lister)
-        await lister.start(sock=directory.listen(self._pod_resources))
+        await lister.listen()
         self._seen("started", {"version": str(self.traits.version)})
         if api_silent:
             self.api.answering = False
