@@ -51,6 +51,7 @@ def settle(before: State, after: State, event: Event) -> State:
     inputs = after.config.config is not before.config.config or after.gpus is not before.gpus
     if inputs or (after.plan.oversize and after.leaving is not before.leaving):
         after = _replan(after, event)
+    after = _claim(before, after)
     if (
         after.plan is not before.plan
         or after.holds is not before.holds
@@ -83,6 +84,17 @@ def refused(state: State, event: Event, fact: Refused) -> State:
         if key in state.leaving and state.leaving[key].sent_at is not None
     }
     return replace(state, leaving={**state.leaving, **again}) if again else state
+
+
+def _claim(before: State, after: State) -> State:
+    """Holds of planned resources are ours, also those that the kubelet's books told of before there was a plan."""
+    if after.plan is before.plan and after.holds is before.holds:
+        return after
+    planned = {resource.name for resource in after.plan.resources}
+    claimed = {
+        key: replace(hold, ours=True) for key, hold in after.holds.items() if not hold.ours and key.resource in planned
+    }
+    return replace(after, holds={**after.holds, **claimed}) if claimed else after
 
 
 def _replan(state: State, event: Event) -> State:

@@ -224,3 +224,16 @@ def test_a_driver_that_hangs_from_the_start_keeps_held_ids_listed() -> None:
     world.checkpoint(WHOLE_A)
     world.tell(e.InventoryFailed(state=DriverState.HUNG, error="no answer within 120 s"))
     assert world.listed() == {WHOLE_A: False}
+
+
+def test_a_pod_that_the_books_told_of_before_any_plan_keeps_its_id_listed_through_a_rename() -> None:
+    world = World()
+    world.state, world.snapshot = State(), Snapshot()
+    world.tell(e.AgentStarted(version="1", run="r", boot="boot"))
+    world.checkpoint(WHOLE_A)
+    world.pods(WHOLE_A)
+    world.config()
+    world.inventory()
+    world.config(2, SHARED)  # nothing was served yet
+    assert world.listed() == {WHOLE_A: False}
+    assert world.listed(SHARED) == shares(0, 1, of="a", healthy=False) | shares(0, 1, of="b")
