@@ -26,6 +26,12 @@ agent restart
 expect gpu healthy=2
 expect log agent.started
 expect card 1 healthy
+say The kubelet is away for a while.
+kubelet stop
+expect log kubelet.vanished
+kubelet start
+expect log plugin.registered
+expect gpu healthy=2
 xid 1 79
 expect card 1 unhealthy
 pod b gpu=1
@@ -42,7 +48,7 @@ def test_a_script_is_followed_and_told(simulate):
     assert "> xid 1 79" in run.told
     assert "XID 79 (restart) on GPU 1: unhealthy from now, 1 id affected" in run.told
     assert "the kubelet now sees: nvidia.com/gpu 1 healthy + 1 unhealthy (1 in use)" in run.told
-    assert "all 7 expectations came true" in run.told
+    assert "all 10 expectations came true" in run.told
     assert run.told.index("agent.stopped") < run.told.index("What the kubelet saw at the end")
     assert run.left_behind() == []
 
