@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from reactor.kubelet.groups import Group, PerGroup
@@ -43,6 +44,10 @@ class Reports(Protocol):
     def granted(self, number: int, resource: ResourceName, ids: tuple[str, ...]) -> None: ...
 
     def refused(self, resource: ResourceName, ids: tuple[str, ...], message: str, faulty: tuple[str, ...]) -> None: ...
+
+
+def _at_once(report: Callable[[], None]) -> None:
+    report()
 
 
 class Stream:
@@ -135,19 +140,21 @@ class Desk:
         if self._streams.pop(stream.id, None) is not None:
             self.reports.stream_ended(stream.resource, stream.socket, stream.id)
 
-    def allocate(self, resource: ResourceName, requests: Requests) -> tuple[Answer, ...] | Refusal:
-        """Answer Allocate from the snapshot in force; a repeat gets the same answer."""
+    def allocate(
+        self, resource: ResourceName, requests: Requests, soon: Callable[[Callable[[], None]], object] = _at_once
+    ) -> tuple[Answer, ...] | Refusal:
+        """Answer Allocate from the snapshot in force; a repeat gets the same answer. ``soon``: when to report it."""
         ids = tuple(one for request in requests for one in request)
         outcome = self._race(ids) or self._answer(self._snapshot, resource, requests)
         if isinstance(outcome, Refusal):
-            self.reports.refused(resource, ids, outcome.message, outcome.faulty)
+            soon(partial(self.reports.refused, resource, ids, outcome.message, outcome.faulty))
             return outcome
         self._grants += 1
         for one in ids:
             ref = parse_device_id(one)
             if ref is not None:
                 self._unfolded.setdefault(ref.gpu, {})[ref.identity] = self._grants
-        self.reports.granted(self._grants, resource, ids)
+        soon(partial(self.reports.granted, self._grants, resource, ids))
         return outcome
 
     def preferred(

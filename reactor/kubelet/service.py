@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
@@ -70,7 +71,7 @@ class PluginService(DevicePluginBase):
     async def Allocate(self, stream: Stream[pb.AllocateRequest, pb.AllocateResponse]) -> None:  # noqa: N802
         request = await stream.recv_message()
         asked = () if request is None else tuple(tuple(one.devices_ids) for one in request.container_requests)
-        outcome = self._desk.allocate(self._resource, asked)
+        outcome = self._desk.allocate(self._resource, asked, _after_the_answer)
         if isinstance(outcome, Refusal):
             # Told apart for whoever reads the pod's status: the device's fault, or the request's.
             status = Status.FAILED_PRECONDITION if outcome.faulty else Status.INVALID_ARGUMENT
@@ -95,6 +96,16 @@ class PluginService(DevicePluginBase):
         """Not asked for by our options; answered all the same."""
         await stream.recv_message()
         await stream.send_message(pb.PreStartContainerResponse())
+
+
+def _after_the_answer(report: Callable[[], None]) -> None:
+    """A report wakes the agent's thread, and the two would then share one interpreter: the kubelet goes first.
+
+    Two turns of the loop: in the first the answer, which is not written yet, leaves (``listener``). What trio calls or
+    posts after that finds the report made, as it would without the delay: a call takes three turns to be done.
+    """
+    loop = asyncio.get_running_loop()
+    loop.call_soon(loop.call_soon, report)
 
 
 def _container(answer: Answer) -> pb.ContainerAllocateResponse:
