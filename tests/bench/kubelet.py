@@ -6,7 +6,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -99,7 +99,7 @@ class Kubelet:
         threading.Thread(target=self._read, args=(watch,), daemon=True).start()
         return b""
 
-    def _read(self, watch: Callable[[], bytes]) -> None:
+    def _read(self, watch: Iterable[bytes]) -> None:
         self.streams += 1
         with suppress(grpc.RpcError, ValueError):  # the stream ended, or its channel was closed
             for data in watch:
