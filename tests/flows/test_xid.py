@@ -75,14 +75,14 @@ async def test_many_of_one_kind_are_one_decision(flow, seen, autojump_clock):
 async def test_the_third_relapse_in_a_day_needs_a_person(flow, seen, autojump_clock):
     """XTR-07"""
     async with flow() as node:
-        for round in range(4):
+        for turn in range(4):
             node.hardware.xid(0, 109)
             await node.settle(10)
             node.hardware.recovery(0, 1)
             await node.settle(10)
             node.hardware.recovery(0, 0)
             await node.settle(10)
-            assert node.unhealthy() == ({node.gpu(0)} if round == 3 else set())
+            assert node.unhealthy() == ({node.gpu(0)} if turn == 3 else set())
         (condition,) = node.state.conditions[node.gpu(0)]
         assert condition.needs_person
         assert seen.history(node.gpu(0)) == "HU" * 4

@@ -15,7 +15,7 @@ import trio
 
 from reactor.bus import Recorder
 from reactor.events import Event, Fact
-from reactor.model.ids import Identity, parse_device_id
+from reactor.model.ids import Identity, ResourceName, parse_device_id
 from reactor.simulate.node import SimNode
 from reactor.state import State
 
@@ -33,6 +33,8 @@ class Seen:
     resource: str
     ids: dict[str, bool]
     connection: object
+    reasons: tuple[str, ...]
+    """A list goes out again when only its reasons moved, which the kubelet is not shown."""
 
 
 @dataclass(eq=False)
@@ -79,11 +81,11 @@ class Witness:
             resource,
             kubelet.devices(resource),
             kubelet.core.manager.current(resource),
+            tuple(one.reason for one in self.node.desk.snapshot.offers[ResourceName(resource)].devices()),
         )
         before = self._newest.get(resource)
         self._newest[resource] = seen
         self.lists.append(seen)
-        self._own()
         if before is not None and before.connection is seen.connection:
             self._compare(before, seen)
         self._hold_against_pods(seen)
@@ -95,7 +97,7 @@ class Witness:
                 self._unhealthy_at.setdefault((resource, one), seen.at)
 
     def _compare(self, before: Seen, seen: Seen) -> None:
-        if before.ids == seen.ids:
+        if (before.ids, before.reasons) == (seen.ids, seen.reasons):
             self.again += 1
         for one in before.ids.keys() - seen.ids.keys():
             since = self._unhealthy_at.pop((seen.resource, one), None)
@@ -113,6 +115,7 @@ class Witness:
     def owned(self) -> set[tuple[str, str]]:
         """(resource, id) of every pod that is neither gone nor over."""
         assert self.node is not None
+        self._own()
         live = [pod.uid for pod in self.node.kubelet.api.pods.values() if not pod.over]
         return {each for uid in live for each in self._owned.get(uid, ())}
 
