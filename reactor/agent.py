@@ -36,7 +36,7 @@ from reactor.kubelet.desk import Desk
 from reactor.kubelet.servers import PluginServers
 from reactor.lock import Lock, one_agent
 from reactor.model.condition import Policy
-from reactor.model.config import Config
+from reactor.model.config import Config, Setting
 from reactor.model.gpu import Inventory
 from reactor.model.ids import DeviceId, ResourceName
 from reactor.model.kubelet import StreamId
@@ -157,7 +157,7 @@ def _begin(settings: Settings, run: str, bus: Bus, file: StateFile) -> None:
         resync=settings.resync,
     )
     data, problem = file.read()
-    restored = recall(data, reparse)
+    restored = recall(data, partial(reparse, overrides=settings.overrides))
     if restored.problem:
         file.set_aside()
     if problem:
@@ -176,7 +176,9 @@ def _sources(settings: Settings, bus: Bus, door: Door, nvml: Nvml, servers: Plug
             state=lambda: bus.state,
             wants=waiting,
         ),
-        ConfigSource(settings.config, publish=publish, until=until, state=lambda: bus.state),
+        ConfigSource(
+            settings.config, publish=publish, until=until, state=lambda: bus.state, overrides=settings.overrides
+        ),
         KubeletSource(
             settings.directory,
             settings.kubelet_socket,
@@ -237,9 +239,9 @@ def _boot_id() -> str:
         return ""
 
 
-def reparse(text: str, path: str) -> Config | None:
+def reparse(text: str, path: str, overrides: Sequence[Setting] = ()) -> Config | None:
     """The config of an earlier life; None if this version refuses it."""
-    read = parse(text.encode(), path=path)
+    read = parse(text.encode(), path=path, overrides=overrides)
     return read.config if isinstance(read, Accepted) else None
 
 

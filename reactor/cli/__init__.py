@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from typing import TYPE_CHECKING, NoReturn
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name in words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS:
         importlib.import_module(f"reactor.cli.{name}").add_parser(subparsers)
-    args, unknown = parser.parse_known_args(words)
+    args, unknown = parser.parse_known_args(_long(words))
     if args.version:
         return _call(_print_version, args)
     if args.command is None:
@@ -82,6 +83,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         subparsers.choices[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     return _call(args.run, args)
+
+
+def _long(words: list[str]) -> list[str]:
+    """The device plugin takes -flag for --flag, and manifests that start it may say so; the agent takes it as well."""
+    if words[:1] != ["run"]:
+        return words
+    return ["run", *("-" + word if re.match(r"-[a-z][a-z]+(-|=|$)", word) else word for word in words[1:])]
 
 
 def _call(run: Callable[[Namespace], int], args: Namespace) -> int:

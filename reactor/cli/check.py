@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 from reactor.cli import add_command
+from reactor.cli.options import add_config_flags
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
@@ -16,7 +18,11 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Read a config as the agent would. Either every error is printed, each with its place and what was meant, or the whole
-config that the text comes to, defaults written out. Nothing is changed, no GPU and no cluster is needed.
+config that the text comes to, every default written out, with a word beside each value that the file, a variable or a
+flag says. Nothing is changed, no GPU and no cluster is needed.
+
+Flags and variables of 'gpu-reactor run' that go before the file are read here as well: with those of the agent, this
+is the config that the agent has.
 
 What a text asks for beyond what this version serves is accepted, and told on stderr.
 
@@ -35,22 +41,31 @@ def add_parser(subparsers: _SubParsersAction[Parser]) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("file", nargs="?", type=_file, metavar="FILE", help="the config; - reads stdin")
     what.add_argument("--print-schema", action="store_true", help="print the JSON schema of the config and exit")
+    add_config_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: Namespace) -> int:
+    from reactor.cli.options import read_options
     from reactor.config import MAX_BYTES, Rejected, json_schema, parse
+    from reactor.model.errors import Refused
 
     if args.print_schema:
         print(json_schema(), end="")
         return 0
     file: str = args.file
     try:
+        overrides = read_options(args, os.environ)
+    except Refused as exc:
+        for line in str(exc).splitlines():
+            print(f"gpu-reactor check: {line}", file=sys.stderr)
+        return 2
+    try:
         data = _read(file, MAX_BYTES + 1)
     except OSError as exc:
         print(f"gpu-reactor check: {file}: {exc.strerror}", file=sys.stderr)
         return 1
-    found = parse(data, path="stdin" if file == "-" else file)
+    found = parse(data, path="stdin" if file == "-" else file, overrides=overrides)
     return _tell_rejected(found) if isinstance(found, Rejected) else _tell_accepted(found)
 
 

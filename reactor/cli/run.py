@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from reactor.cli import add_command
+from reactor.cli.options import add_config_flags
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
@@ -24,8 +25,9 @@ at the GPUs again, SIGTERM and SIGINT stop the agent; pods keep their GPUs.
 A config with errors does not stop it: what was last accepted stays in force. See 'gpu-reactor check'."""
 
 _EPILOG = """\
-The variables named above count where the flag is not given, the first one set wins. DP_DISABLE_HEALTHCHECKS and
-DP_ENABLE_HEALTHCHECKS are read as well.
+The variables named above count where the flag is not given, the first one set wins. A flag goes before a variable, a
+variable before the file; both are read once, at the start. A flag that is true or false is given as --flag or
+--flag=false. DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS are read as well.
 
 examples:
   gpu-reactor run --config /etc/gpu-reactor/config.yaml
@@ -40,6 +42,7 @@ def add_parser(subparsers: _SubParsersAction[Parser]) -> None:
     parser.epilog = _EPILOG
     parser.usage_code = BAD_SETTING
     _add_flags(parser)
+    add_config_flags(parser)
     parser.set_defaults(run=run)
 
 
@@ -74,13 +77,6 @@ def _add_flags(parser: Parser) -> None:
         text="/healthz and /readyz; empty: none (default 127.0.0.1:9465)",
     )
     flag("--node-name", metavar="NAME", text="name of this node (variable NODE_NAME)")
-    flag(
-        "--driver-root-ctr-path",
-        "--container-driver-root",
-        metavar="DIR",
-        text="where the host's driver root is mounted here (variables DRIVER_ROOT_CTR_PATH, CONTAINER_DRIVER_ROOT; "
-        "default /driver-root)",
-    )
     flag("--resync", metavar="SECONDS", text="between looks at the GPUs that nothing asked for (default 30)")
     flag("--grace", metavar="SECONDS", text="for handlers and servers to end after SIGTERM (default 5)")
     flag(
@@ -98,7 +94,8 @@ def run(args: Namespace) -> int:
     try:
         settings = read_settings(args, os.environ)
     except Refused as exc:
-        print(f"gpu-reactor run: {exc}", file=sys.stderr)
+        for line in str(exc).splitlines():
+            print(f"gpu-reactor run: {line}", file=sys.stderr)
         return BAD_SETTING
     from reactor import agent
 

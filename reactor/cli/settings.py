@@ -1,6 +1,7 @@
 """Flags and environment -> Settings. The command line wins over a variable, a variable over the default.
 
-A variable that is set to nothing counts as set, as it does in the peer. No I/O: a path that does not exist is not an
+A variable that is set to nothing counts as set, as it does in the peer. What the config file can say as well becomes
+overrides of it (``cli.options``). No I/O: a path that does not exist is not an
 error here, it may come.
 """
 
@@ -9,11 +10,14 @@ from __future__ import annotations
 import math
 import os
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reactor.cli.options import read_options
 from reactor.conditions import policy_from_environment
+from reactor.config import DRIVER_ROOT
+from reactor.model.config import Setting
 from reactor.model.errors import Refused
 from reactor.model.settings import Settings
 from reactor.simulate.nvml.products import parse
@@ -72,6 +76,7 @@ class _Lookup:
 def read_settings(args: Namespace, environ: Mapping[str, str]) -> Settings:
     """Refused says what is wrong, where it was said, and what to write instead."""
     look = _Lookup(args, environ)
+    overrides = read_options(args, environ)
     return Settings(
         config=_config(look),
         kubelet_root=look.path("--kubelet-root", _DEFAULT.kubelet_root),
@@ -81,12 +86,13 @@ def read_settings(args: Namespace, environ: Mapping[str, str]) -> Settings:
         admin_socket=_socket(look, "--admin-socket") or _DEFAULT.admin_socket,
         probe_listen=_probe_listen(look),
         node_name=look.text("--node-name", _DEFAULT.node_name, "NODE_NAME"),
-        container_driver_root=_driver_root(look),
+        container_driver_root=_driver_root(overrides),
         resync=_seconds(look, "--resync", _DEFAULT.resync, least=1),
         grace=_seconds(look, "--grace", _DEFAULT.grace, least=0),
         allow_inject=bool(args.allow_inject),
         simulate_nvml=_simulate(look),
         environment=_health_variables(environ),
+        overrides=overrides,
     )
 
 
@@ -128,14 +134,10 @@ def _probe_listen(look: _Lookup) -> str:
     return text
 
 
-def _driver_root(look: _Lookup) -> Path:
-    given = look.find("--driver-root-ctr-path", "DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT")
-    if given is None:
-        return _DEFAULT.container_driver_root
-    path = Path(given.text or "/")
-    if not path.is_absolute():
-        raise Refused(f"{given.where}: {given.text} is not absolute: write where the driver root is mounted, from /")
-    return path
+def _driver_root(overrides: Sequence[Setting]) -> Path:
+    """Where the driver is mounted here; the library is looked for before any file is read."""
+    said = next((setting.value for setting in overrides if setting.path == DRIVER_ROOT), None)
+    return _DEFAULT.container_driver_root if said is None else Path(str(said))
 
 
 def _seconds(look: _Lookup, flag: str, default: float, least: float) -> float:

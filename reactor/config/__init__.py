@@ -7,7 +7,25 @@ the rules that span several values and builds the model's ``Config``. A text is 
 from reactor.config.document import MAX_BYTES
 from reactor.config.effective import effective
 from reactor.config.fetch import fetch
+from reactor.config.options import DRIVER_ROOT, OPTIONS, Kind, Option
+from reactor.config.overrides import Given, read_overrides
 from reactor.config.parse import Accepted, Rejected, parse
 from reactor.config.published import json_schema
+from reactor.config.read import doc_of
 
-__all__ = ["MAX_BYTES", "Accepted", "Rejected", "effective", "fetch", "json_schema", "parse"]
+__all__ = [
+    "DRIVER_ROOT",
+    "MAX_BYTES",
+    "OPTIONS",
+    "Accepted",
+    "Given",
+    "Kind",
+    "Option",
+    "Rejected",
+    "doc_of",
+    "effective",
+    "fetch",
+    "json_schema",
+    "parse",
+    "read_overrides",
+]

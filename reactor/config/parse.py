@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from reactor.config import values
 from reactor.config.document import MapNode, Node, ScalarNode, load
+from reactor.config.effective import settings
+from reactor.config.overrides import lay_over
 from reactor.config.problems import Problems
-from reactor.config.read import Reader, describe
+from reactor.config.read import Plain, Reader, describe
 from reactor.config.schema import File, FileFlags, Replicated, Sharing
 from reactor.config.unserved import unserved
 from reactor.model.config import (
@@ -21,6 +23,7 @@ from reactor.model.config import (
     DeviceSelector,
     Flags,
     ResourcePattern,
+    Setting,
     SharedResource,
     TimeSlicing,
 )
@@ -47,51 +50,51 @@ class Rejected:
     """In the order of the text, at least one."""
 
 
-def parse(data: bytes, *, path: str) -> Accepted | Rejected:
-    """Read one config text; ``path`` is where it came from and is only passed on. Any bytes give one of the two."""
+def parse(data: bytes, *, path: str, overrides: Sequence[Setting] = ()) -> Accepted | Rejected:
+    """Read one config text; ``path`` is where it came from and is only passed on. Any bytes give one of the two.
+
+    ``overrides``: what flags and variables say. They go before the text, which must be all right without them too.
+    """
     digest = hashlib.sha256(data).hexdigest()
     problems = Problems()
     text, root = load(data, problems)
-    if not problems and _is_empty(root):
-        return Accepted(
-            config=Config(),
-            digest=digest,
-            text=text,
-            path=path,
-            notes=("the file is empty: the defaults are in force",),
-        )
-    if root is not None:
-        file = _read(root, problems)
-        if not problems and file is not None:
-            config = _config(file)
-            return Accepted(config=config, digest=digest, text=text, path=path, notes=tuple(_notes(config)))
-    return Rejected(digest=digest, path=path, problems=problems.sorted())
+    empty = not problems and _is_empty(root)
+    written: Plain = {} if empty or root is None else _read(root, problems)
+    if problems:
+        return Rejected(digest=digest, path=path, problems=problems.sorted())
+    file = msgspec.convert(lay_over(written, overrides), File)
+    config = _config(file)
+    config = replace(config, settings=settings(file, config, written, overrides))
+    notes = ("the file is empty: the defaults are in force",) if empty else tuple(_notes(config))
+    return Accepted(config=config, digest=digest, text=text, path=path, notes=notes)
 
 
 def _is_empty(root: Node | None) -> bool:
     return root is None or (isinstance(root, ScalarNode) and root.value is None)
 
 
-def _read(root: Node, problems: Problems) -> File | None:
+def _read(root: Node, problems: Problems) -> Plain:
+    """The values that the text has, without defaults; problems are noted."""
     if not isinstance(root, MapNode):
         keys = ", ".join(field.encode_name for field in msgspec.structs.fields(File))
         problems.add(root.mark, "", f"the file must be a mapping of {keys}; got {describe(root)}")
-        return None
+        return {}
     if _is_manifest(root):
         problems.add(
             root.mark,
             "",
             "this is a whole Kubernetes manifest, not a config: mount what stands under a key of its data",
         )
-        return None
+        return {}
     reader = Reader(problems)
-    file = msgspec.convert(reader.file(root), File)
+    written = reader.file(root)
+    file = msgspec.convert(written, File)
     for name, sharing in (("timeSlicing", file.sharing.time_slicing), ("mps", file.sharing.mps)):
         if sharing is not None:
             _check_doubled(sharing, f"sharing.{name}", reader)
     if {"sharing.timeSlicing", "sharing.mps"} <= reader.marks.keys():
         problems.add(reader.marks["sharing.mps"], "sharing.mps", "timeSlicing and mps exclude each other: keep one")
-    return file
+    return written
 
 
 def _is_manifest(root: MapNode) -> bool:

@@ -15,6 +15,7 @@ from msgspec import inspect
 from reactor.config.document import ListNode, MapNode, Node, ScalarNode, Value
 from reactor.config.problems import Mark, Problems, join, nearest, quote
 from reactor.config.schema import File, Rule
+from reactor.model import config as model
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
 
@@ -43,6 +44,10 @@ class Reader:
     def file(self, node: MapNode) -> Plain:
         found = self._read(node, _FILE, "")
         return {} if found is BAD else found
+
+    def value(self, node: Node, key: str, said: str) -> Result:
+        """Read one value as that of ``key`` (such as flags.migStrategy); problems have ``said`` for their path."""
+        return self._read(node, type_at(key), said)
 
     def _read(self, node: Node, kind: inspect.Type, path: str) -> Result:
         kind, rule = _unwrap(kind)
@@ -132,6 +137,37 @@ class Reader:
             meant = f"; known here: {', '.join(fields)}"
         self.problems.add(mark, join(path, key), f"unknown key {quote(key)}{meant}")
         return {here} if here else set()
+
+
+def type_at(key: str) -> inspect.Type:
+    """The type of a key of the schema, with its rule and its doc line."""
+    kind: inspect.Type = _FILE
+    for name in key.split("."):
+        inner = _unwrap(kind)[0]
+        if not isinstance(inner, inspect.StructType):
+            raise KeyError(key)
+        kind = next(field.type for field in inner.fields if field.encode_name == name)
+    return kind
+
+
+def doc_of(key: str) -> str:
+    """The doc line of a key of the schema."""
+    kind = type_at(key)
+    while isinstance(kind, inspect.Metadata):
+        text = (kind.extra_json_schema or {}).get("description")
+        if text:
+            return str(text)
+        kind = kind.type
+    raise KeyError(key)
+
+
+def freeze(value: Plain) -> model.Plain:
+    """The same value, never to be changed."""
+    if isinstance(value, list):
+        return tuple(freeze(item) for item in value)
+    if isinstance(value, dict):
+        return {key: freeze(item) for key, item in value.items()}
+    return value
 
 
 def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, Rule | None]:

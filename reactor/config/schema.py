@@ -218,6 +218,33 @@ class Imex(_Section, frozen=True, kw_only=True):
     required: Annotated[bool, Meta(description="Fail if a channel is missing.")] = False
 
 
+class CdiFeature(StrEnum):
+    EXPLICIT_DRIVER_LIBRARIES = "enable-explicit-driver-libraries"
+    NO_SANDBOX_UTILS = "disable-nvsandboxutils"
+    NO_SANDBOX_UTILS_MISSPELT = "disable-nvsandbox-utils"
+    COHERENT_ANNOTATIONS = "enable-coherent-annotations"
+    NO_MULTIPLE_CSV_DEVICES = "disable-multiple-csv-devices"
+    NO_ADDITIONAL_GIDS = "no-additional-gids-for-device-nodes"
+    NO_IPC_DISCOVERER = "disable-ipc-discoverer"
+
+
+class CdiHook(StrEnum):
+    ALL = "all"
+    CREATE_SYMLINKS = "create-symlinks"
+    CUDA_COMPAT = "enable-cuda-compat"
+    UPDATE_LDCACHE = "update-ldcache"
+    DEVICE_NODE_MODIFICATION = "disable-device-node-modification"
+    APPLICATION_PROFILE = "update-application-profile"
+    CHMOD = "chmod"
+
+
+class Cdi(_Section, frozen=True, kw_only=True):
+    """How CDI specs are made. The device plugin has flags for it and no key."""
+
+    feature_flags: Annotated[list[CdiFeature], Meta(description="Features that are switched on or off.")] = []
+    disable_hooks: Annotated[list[CdiHook], Meta(description="Hooks that are left out; all leaves out every one.")] = []
+
+
 class File(_Section, frozen=True, kw_only=True):
     """Config of gpu-reactor: the k8s-device-plugin v1 file as it is, read strictly, and our own sections."""
 
@@ -226,6 +253,7 @@ class File(_Section, frozen=True, kw_only=True):
     resources: Annotated[Resources, Meta(description="How devices are named.")] = Resources()
     sharing: Annotated[SharingModes, Meta(description="How GPUs are shared.")] = SharingModes()
     imex: Annotated[Imex, Meta(description="IMEX channels.")] = Imex()
+    cdi: Annotated[Cdi, Meta(description="How CDI specs are made.")] = Cdi()
     holds: Annotated[
         HoldsPolicy,
         Meta(

@@ -30,6 +30,8 @@ _MESSAGES: tuple[tuple[str, tuple[object, ...], str], ...] = (
     ("sharing.mps", (), "MPS is not served yet; the resources that it names are not advertised"),
     ("imex.channelIDs", (), "IMEX channels are not handed out yet"),
     ("imex.required", (), "IMEX channels are not handed out yet"),
+    ("cdi.featureFlags", (), "CDI is not served yet"),
+    ("cdi.disableHooks", (), "CDI is not served yet"),
 )
 """(path, values that are served beside the default, message)"""
 

@@ -5,10 +5,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 
 from reactor.model.ids import GpuUuid, ResourceName
+
+Plain: TypeAlias = "bool | int | float | str | tuple[Plain, ...] | Mapping[str, Plain] | None"
+"""A value as JSON knows it."""
+
+
+class Source(StrEnum):
+    """Where a value of the config in force comes from; the later goes before the earlier."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    VARIABLE = "variable"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The value of one key of the config, and who says so."""
+
+    path: str
+    """Such as flags.plugin.passDeviceSpecs."""
+    value: Plain
+    source: Source
+    name: str = ""
+    """Of the flag or variable."""
 
 
 class MigStrategy(StrEnum):
@@ -129,6 +155,8 @@ class Config:
     """Resources that ``sharing.mps`` names: not served yet, so not advertised (never as whole GPUs)."""
     holds: HoldsPolicy = HoldsPolicy.WAIT
     unserved: tuple[Unserved, ...] = field(default=())
+    settings: tuple[Setting, ...] = field(default=(), compare=False, repr=False)
+    """Every key of the file with its value and its source, for people: what is acted on are the fields above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reactor.model.config import Setting
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -31,6 +33,9 @@ class Settings:
     """Such as 8xH100: run on simulated NVML, loudly marked. Empty: the real library."""
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS, as they were set."""
+
+    overrides: tuple[Setting, ...] = ()
+    """What flags and variables say in place of the config file, at every reading of it."""
 
     @property
     def directory(self) -> Path:

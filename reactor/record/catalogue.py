@@ -66,12 +66,14 @@ class StateRemembered(Line, frozen=True, kw_only=True, tag="state.remembered"):
 # ---------------------------------------------------------------- config
 
 
-class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One key that differs; a side that has no such key is empty."""
 
     path: str
     before: str
     after: str
+    source: str = ""
+    """Who says so now: default, file, or variable or flag with its name."""
 
 
 class ConfigFault(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
-from reactor.model.config import Config
+from msgspec.structs import replace
+
+from reactor.model.config import Config, Source
 from reactor.record.catalogue import ConfigChange
 
 _PLACES = {"gpus": "resources.gpus", "time_slicing": "sharing.timeSlicing", "mps": "sharing.mps"}
@@ -15,15 +17,29 @@ _NOTHING = object()
 
 
 def config_changes(before: Config | None, after: Config) -> tuple[ConfigChange, ...]:
-    """Every key that differs; against no config at all, against the defaults."""
+    """Every key that differs, with who says so now; against no config at all, against the defaults."""
     old = before or Config()
     return tuple(
-        change
+        _sourced(change, after)
         for part in fields(Config)
+        if part.compare
         for change in _differences(
             _PLACES.get(part.name, _camel(part.name)), getattr(old, part.name), getattr(after, part.name)
         )
     )
+
+
+def _sourced(change: ConfigChange, config: Config) -> ConfigChange:
+    """With the key's place in the file and the source of its value, where the config was read from a text."""
+    head, bracket, rest = change.path.partition("[")
+    section, key = head.split(".")[0], head.split(".")[-1].casefold()
+    for setting in config.settings:
+        parts = setting.path.split(".")
+        if parts[0] == section and parts[-1].casefold() == key:
+            source = " ".join(filter(None, (setting.source.value, setting.name)))
+            return replace(change, path=f"{setting.path}{bracket}{rest}", source=source)
+    # A key that a section had and has no more: what holds is the default.
+    return replace(change, source=Source.DEFAULT.value) if config.settings else change
 
 
 def _differences(path: str, before: object, after: object) -> Iterator[ConfigChange]:

@@ -118,7 +118,7 @@ def _nvml(fact: Fact, before: State, after: State) -> tuple[Line, ...]:
 
 def _xid(fact: facts.XidReported, before: State, after: State) -> Line:
     known = find(after, fact.gpu) or find(before, fact.gpu)
-    decision, affected = _decision(fact.gpu, before, after)
+    decision, affected = decision_on(fact.gpu, before, after)
     xid_class = classify(after.policy, fact.xid).value
     told = f"XID {fact.xid} ({xid_class}) on {name(fact.gpu, after, before)}: " + _consequence(decision, affected)
     return say.XidReported(
@@ -137,7 +137,7 @@ def _xid(fact: facts.XidReported, before: State, after: State) -> Line:
 
 
 def _ecc(fact: facts.EccReported, before: State, after: State) -> Line:
-    decision, affected = _decision(fact.gpu, before, after)
+    decision, affected = decision_on(fact.gpu, before, after)
     told = f"double-bit ECC error on {name(fact.gpu, after, before)}: " + _consequence(decision, affected)
     return say.EccReported(
         gpu=fact.gpu,
@@ -149,7 +149,8 @@ def _ecc(fact: facts.EccReported, before: State, after: State) -> Line:
     )
 
 
-def _decision(gpu: GpuUuid, before: State, after: State) -> tuple[str, int]:
+def decision_on(gpu: GpuUuid, before: State, after: State) -> tuple[str, int]:
+    """What an event meant for a GPU (recorded, condemned, counted), and how many listed ids that affects."""
     old, new = before.conditions.get(gpu, ()), after.conditions.get(gpu, ())
     if new == old:
         return "recorded", 0

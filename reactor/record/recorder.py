@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from reactor.events import Event
 from reactor.record.encode import Stamp, encode, timestamp
@@ -47,6 +47,10 @@ class Recorder:
         self._stamp = Stamp(seq=0, cause=None, ts=timestamp(0.0), run=run, node=node)
         # Only records of ``logging`` come from other threads than the bus.
         self._lock = threading.Lock()
+
+    def lost(self) -> Mapping[str, int]:
+        """Lines that nobody sees, by why, since the start."""
+        return {"storm": self._storm.hidden, "backpressure": self._dropped()}
 
     def record(self, event: Event, before: State, after: State) -> None:
         told = lines(event, before, after)

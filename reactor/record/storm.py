@@ -62,13 +62,19 @@ class Storm:
 
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
+        self.hidden = 0
+        """Lines that were not shown, since the start."""
 
     def admit(self, line: Line, *, at: float, ts: str) -> Iterator[Line]:
         """The line itself, a summary in its place, or nothing."""
         window = self._windows.get(line.event)
         if window is None:
             window = self._windows[line.event] = _Window(began=at, first_ts=ts, all=_Tally(sample=line))
-        yield from self._within(window, line)
+        shown = False
+        for told in self._within(window, line):
+            shown = shown or told is line
+            yield told
+        self.hidden += not shown
 
     def _within(self, window: _Window, line: Line) -> Iterator[Line]:
         tally = window.subjects.setdefault(line.about, _Tally(sample=line, due=line.burst * 2))

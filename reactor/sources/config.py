@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import trio
 
 from reactor.config import Accepted, fetch, parse
 from reactor.events import ConfigOrigin, ConfigRead, ConfigRejected, Fact
-from reactor.model.config import Config, ConfigProblem
+from reactor.model.config import ConfigProblem, Setting
 from reactor.model.errors import Transient
 from reactor.state import State
 from reactor.watch import is_mount_point, watch
@@ -45,16 +45,18 @@ class ConfigSource:
         publish: Callable[[Fact], object],
         until: Until,
         state: Callable[[], State],
+        overrides: Sequence[Setting] = (),
         poll: float = POLL,
         step: float = STEP,
         fetch: Callable[[Path], Awaitable[bytes]] = fetch,
     ) -> None:
-        """``path`` None: no file is read, the defaults are in force."""
+        """``path`` None: no file is read, the defaults are in force. ``overrides`` go before either."""
         self._fetch = fetch
         self._path = path and path.absolute()
         self._publish = publish
         self._until = until
         self._state = state
+        self._overrides = overrides
         self._poll = poll
         self._step = step
         self._woken = trio.Event()
@@ -65,11 +67,17 @@ class ConfigSource:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         if self._path is None:
-            self._publish(ConfigRead(config=Config(), digest=_digest(b""), origin=ConfigOrigin.DEFAULT))
+            self._publish(self._defaults())
             task_status.started()
             await trio.sleep_forever()
         else:
             await self._follow(self._path, task_status)
+
+    def _defaults(self) -> Fact:
+        found = parse(b"", path="", overrides=self._overrides)
+        if not isinstance(found, Accepted):
+            return ConfigRejected(digest=found.digest, path=found.path, problems=found.problems)
+        return ConfigRead(config=found.config, digest=found.digest, origin=ConfigOrigin.DEFAULT)
 
     async def _follow(self, path: Path, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
@@ -119,7 +127,7 @@ class ConfigSource:
             return _rejected("", path, reading)
         if self._real and not reading.strip():
             return _rejected(_digest(reading), path, "the file is empty now, and was not before")
-        found = parse(reading, path=str(path))
+        found = parse(reading, path=str(path), overrides=self._overrides)
         if not isinstance(found, Accepted):
             return ConfigRejected(digest=found.digest, path=found.path, problems=found.problems)
         for note in found.notes:

@@ -105,6 +105,10 @@ def _config(config: ConfigState, state: State) -> ConfigDoc:
         rejected={"digest": config.rejected_digest, "path": config.rejected_path, "problems": problems}
         if problems
         else None,
+        settings=[
+            {"path": one.path, "value": one.value, "source": one.source.value, "name": one.name}
+            for one in (config.config.settings if config.config else ())
+        ],
         unserved=[{"path": key.path, "message": key.message} for key in unserved],
         notices=[*state.plan.notices, *oversize],
     )
@@ -141,7 +145,7 @@ def _gpu(
         mig=gpu.mig.value if gpu else "",
         recovery=gpu.recovery.value if gpu and gpu.recovery else None,
         monitored=gpu.monitored if gpu else False,
-        health=_health(conditions) if gpu else "gone",
+        health=health(conditions) if gpu else GONE,
         reasons=[condition.message for condition in conditions],
         conditions=[_condition(condition) for condition in conditions],
         resource=resource,
@@ -151,7 +155,13 @@ def _gpu(
     )
 
 
-def _health(conditions: tuple[Condition, ...]) -> str:
+GONE = "gone"
+"""In place of a health: the GPU is not there, and still has a fault or a holder."""
+HEALTHS = ("healthy", "suspect", "unhealthy", "unknown")
+
+
+def health(conditions: tuple[Condition, ...]) -> str:
+    """One of ``HEALTHS``: suspect if only a part of the GPU has a fault, unknown if a call to it hangs."""
     whole = [condition for condition in conditions if condition.placement.whole]
     if not whole:
         return "suspect" if conditions else "healthy"

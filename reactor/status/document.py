@@ -57,6 +57,15 @@ class UnservedDoc(TypedDict):
     message: str
 
 
+class SettingDoc(TypedDict):
+    path: str
+    value: object
+    source: str
+    """default, file, variable or flag."""
+    name: str
+    """Of the variable or flag."""
+
+
 class ConfigDoc(TypedDict):
     in_force: bool
     origin: str
@@ -66,6 +75,8 @@ class ConfigDoc(TypedDict):
     accepted: float | None
     rejected: RejectedDoc | None
     """The newest text, if that was refused; what was in force stays in force."""
+    settings: list[SettingDoc]
+    """Every key with its value in force and its source."""
     unserved: list[UnservedDoc]
     """Keys that are valid and without effect in this version."""
     notices: list[str]

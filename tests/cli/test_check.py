@@ -28,6 +28,26 @@ def test_a_good_config_is_printed_with_every_default(tmp_path: Path, capsys: pyt
     assert err == ""
 
 
+def test_the_source_of_each_value_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CFG-35"""
+    monkeypatch.setenv("DEVICE_ID_STRATEGY", "index")
+    file = write(tmp_path, "flags: {migStrategy: none, mpsRoot: /m, plugin: {deviceIDStrategy: uuid}}\n")
+    assert main(["check", file, "--mig-strategy", "single", "--gds-enabled=false"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "migStrategy: single  # flag --mig-strategy" in lines
+    assert "gdsEnabled: false  # flag --gds-enabled" in lines
+    assert "deviceIDStrategy: index  # variable DEVICE_ID_STRATEGY" in lines
+    assert "mpsRoot: /m  # file" in lines
+    assert "mofedEnabled: false" in lines
+
+
+def test_a_bad_flag_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", write(tmp_path, ""), "--mig-strategy", "x"]) == 2
+    assert capsys.readouterr().err.startswith("gpu-reactor check: --mig-strategy: 'x' is not one of")
+
+
 def test_every_error_is_printed_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """CFG-01, CFG-02"""
     file = write(tmp_path, "sharring: {}\nflags: {renameByDefault: true}\n")

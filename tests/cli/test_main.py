@@ -60,6 +60,14 @@ def test_a_bad_value_for_run_is_78_and_says_where_it_was(capsys: pytest.CaptureF
     )
 
 
+def test_run_takes_the_long_flags_of_go_with_one_dash(capsys: pytest.CaptureFixture[str]):
+    assert main(["run", "-mig-strategy=x", "-device-id-strategy", "y"]) == 78
+    assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [
+        " --mig-strategy",
+        " --device-id-strategy",
+    ]
+
+
 def test_clients_look_where_the_agent_listens_by_default():
     assert str(Settings().admin_socket) == DEFAULT_SOCKET
 

@@ -8,6 +8,8 @@ import pytest
 from reactor.cli import Parser
 from reactor.cli.run import add_parser
 from reactor.cli.settings import read_settings
+from reactor.config import OPTIONS
+from reactor.model.config import Plain, Setting, Source
 from reactor.model.errors import Refused
 from reactor.model.settings import Settings
 
@@ -29,7 +31,7 @@ def test_nothing_said_is_the_defaults():
 def test_every_flag_is_read():
     line = (
         "--config c --kubelet-root k --plugin-dir p --pod-resources-socket r.sock --state-dir s --admin-socket a.sock "
-        "--probe-listen :1 --node-name n --driver-root-ctr-path /d --grace 2.5 --resync 60 "
+        "--probe-listen :1 --node-name n --grace 2.5 --resync 60 "
         "--simulate-nvml 8xH100 --allow-inject"
     )
     assert settings(line) == Settings(
@@ -41,7 +43,6 @@ def test_every_flag_is_read():
         admin_socket=Path("a.sock"),
         probe_listen=":1",
         node_name="n",
-        container_driver_root=Path("/d"),
         resync=60.0,
         grace=2.5,
         simulate_nvml="8xH100",
@@ -86,6 +87,15 @@ def test_the_peer_s_health_variables_are_passed_on_as_they_are():
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
+        ("--mig-strategy mixd", "--mig-strategy: 'mixd' is not one of none, single, mixed; did you mean 'mixed'?"),
+        ("--pass-device-specs=yes", "--pass-device-specs: expected true or false; got 'yes'"),
+        ("--device-list-strategy envvar,cdi", "--device-list-strategy[1]: 'cdi' is not one of envvar, "),
+        ("--device-list-strategy=", "--device-list-strategy: it is empty"),
+        ("--imex-channel-ids 0,one", "--imex-channel-ids: expected whole numbers with commas between; got 'one'"),
+        ("--imex-channel-ids 1", "--imex-channel-ids: must be [] or [0], got [1]"),
+        ("--dev-root dev", "--dev-root: must be an absolute path, got 'dev'"),
+        ("--driver-root /a --nvidia-driver-root /a", "--driver-root and --nvidia-driver-root are one option"),
+        ("--cdi-disable-hooks ldcache", "'ldcache' is not one of all, create-symlinks"),
         ("--grace soon", "--grace: 'soon' is not a number of seconds"),
         ("--grace -1", "is not a number of seconds"),
         ("--grace nan", "is not a number of seconds"),
@@ -93,7 +103,7 @@ def test_the_peer_s_health_variables_are_passed_on_as_they_are():
         ("--probe-listen 9465", "--probe-listen: '9465' is not host:port"),
         ("--kubelet-socket /x/other.sock", "must end in kubelet.sock"),
         ("--kubelet-socket /x/kubelet.sock --plugin-dir /y", "disagree"),
-        ("--driver-root-ctr-path rel", "is not absolute"),
+        ("--driver-root-ctr-path rel", "--driver-root-ctr-path: must be an absolute path"),
         ("--admin-socket /" + "x" * 107, "is 108 bytes long, a unix socket takes 107"),
         ("--state-dir=", "--state-dir is empty"),
         ("--resync 0", "--resync: '0' is not a number of seconds from 1 on, such as 30"),
@@ -114,3 +124,82 @@ def test_a_bad_variable_is_refused_by_its_name():
         settings(KUBELET_SOCKET="/x/other")
     with pytest.raises(Refused, match="the variable DP_DISABLE_HEALTHCHECKS: 'zero' is no XID"):
         settings(DP_DISABLE_HEALTHCHECKS="zero")
+
+
+# ---------------------------------------------------------------- in place of the file
+
+
+def overrides(line: str = "", **environ: str) -> dict[str, Plain]:
+    return {setting.path: setting.value for setting in settings(line, **environ).overrides}
+
+
+VALUES: dict[str, tuple[str, Plain]] = {
+    "flags.migStrategy": ("mixed", "mixed"),
+    "flags.nvidiaDriverRoot": ("/d", "/d"),
+    "flags.nvidiaDevRoot": ("/d", "/d"),
+    "flags.mpsRoot": ("/d", "/d"),
+    "flags.deviceDiscoveryStrategy": ("tegra", "tegra"),
+    "flags.plugin.deviceListStrategy": ("envvar,cdi-cri", ("envvar", "cdi-cri")),
+    "flags.plugin.deviceIDStrategy": ("index", "index"),
+    "flags.plugin.cdiAnnotationPrefix": ("x/", "x/"),
+    "flags.plugin.nvidiaCTKPath": ("/x", "/x"),
+    "flags.plugin.containerDriverRoot": ("/d", "/d"),
+    "flags.plugin.sharedDevicesAllocationPolicy": ("packed", "packed"),
+    "imex.channelIDs": ("0x0", (0,)),
+    "cdi.featureFlags": ("disable-nvsandboxutils", ("disable-nvsandboxutils",)),
+    "cdi.disableHooks": ("all,chmod", ("all", "chmod")),
+}
+NAMES = [(option.path, name) for option in OPTIONS for name in (*option.flags, *option.variables)]
+
+
+@pytest.mark.parametrize(("path", "name"), NAMES, ids=[name for _, name in NAMES])
+def test_every_flag_and_variable_of_the_peer_says_its_key(path: str, name: str):
+    text, value = VALUES.get(path, ("true", True))
+    said = settings(f"{name}={text}") if name.startswith("--") else settings(**{name: text})
+    source = Source.FLAG if name.startswith("--") else Source.VARIABLE
+    assert said.overrides == (Setting(path=path, value=value, source=source, name=name),)
+
+
+@pytest.mark.parametrize("word", ["1", "t", "T", "TRUE", "true", "True"])
+def test_booleans_are_spelt_as_go_spells_them(word: str):
+    assert overrides(f"--gds-enabled={word}") == {"flags.gdsEnabled": True}
+    opposite = {"1": "0", "t": "f", "T": "F", "TRUE": "FALSE", "true": "false", "True": "False"}[word]
+    assert overrides(GDS_ENABLED=opposite) == {"flags.gdsEnabled": False}
+
+
+def test_the_bare_flag_is_true():
+    assert overrides("--gds-enabled --mig-strategy single") == {"flags.gdsEnabled": True, "flags.migStrategy": "single"}
+
+
+def test_lists_add_up_on_the_command_line_and_replace_the_variable():
+    line = "--device-list-strategy envvar --device-list-strategy=volume-mounts,cdi-cri"
+    assert overrides(line, DEVICE_LIST_STRATEGY="cdi-annotations") == {
+        "flags.plugin.deviceListStrategy": ("envvar", "volume-mounts", "cdi-cri")
+    }
+    assert overrides(DEVICE_LIST_STRATEGY=" envvar , cdi-cri ") == {
+        "flags.plugin.deviceListStrategy": ("envvar", "cdi-cri")
+    }
+
+
+def test_of_a_flag_given_twice_the_last_counts():
+    assert overrides("--mig-strategy single --mig-strategy mixed") == {"flags.migStrategy": "mixed"}
+
+
+def test_an_empty_variable_counts_as_set_where_it_means_something():
+    assert overrides(FAIL_ON_INIT_ERROR="", NVIDIA_DRIVER_ROOT="", NVIDIA_DEV_ROOT="") == {
+        "flags.failOnInitError": False,
+        "flags.nvidiaDriverRoot": "/",
+        "flags.nvidiaDevRoot": "",
+    }
+    assert overrides(IMEX_CHANNEL_IDS="") == {}
+    with pytest.raises(Refused, match="the variable MIG_STRATEGY: it is empty: write a value, or leave it out"):
+        settings(MIG_STRATEGY="")
+
+
+def test_every_fault_is_told_at_once():
+    with pytest.raises(Refused) as caught:
+        settings("--mig-strategy x", DEVICE_ID_STRATEGY="y")
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()] == [
+        "--mig-strategy",
+        "the variable DEVICE_ID_STRATEGY",
+    ]

@@ -7,9 +7,20 @@ from dataclasses import replace
 import pytest
 
 from reactor import events as facts
+from reactor.config import Accepted, parse
 from reactor.events import Fact
 from reactor.model.condition import WHOLE_GPU, FaultClass, Placement
-from reactor.model.config import Config, ConfigProblem, Flags, ListedDevices, MigStrategy, SharedResource, TimeSlicing
+from reactor.model.config import (
+    Config,
+    ConfigProblem,
+    Flags,
+    ListedDevices,
+    MigStrategy,
+    Setting,
+    SharedResource,
+    Source,
+    TimeSlicing,
+)
 from reactor.model.gpu import Driver, DriverState, RecoveryAction
 from reactor.model.hold import CheckpointEntry, PodDevices, PodRef
 from reactor.model.ids import DeviceId, ResourceName
@@ -390,3 +401,17 @@ ELSEWHERE = {
 def test_no_fact_was_forgotten() -> None:
     every = {kind for kind in vars(facts).values() if isinstance(kind, type) and issubclass(kind, Fact)} - {Fact}
     assert every == {type(fact) for fact, _ in ALONE} | BY_DIFFERENCE | ELSEWHERE
+
+
+def test_an_applied_config_tells_who_says_each_key(teller: Teller, log: LogLines) -> None:
+    """CFG-35"""
+    flag = Setting(path="flags.plugin.passDeviceSpecs", value=True, source=Source.FLAG, name="--pass-device-specs")
+    read = parse(b"flags: {migStrategy: single}", path="/c.yaml", overrides=(flag,))
+    assert isinstance(read, Accepted)
+    fact = facts.ConfigRead(config=read.config, digest=read.digest)
+    teller.tell(fact, replace(teller.state, config=ConfigState(config=read.config, digest=read.digest)))
+    told = [(change["path"], change["after"], change["source"]) for change in log.of("config.applied")[0]["changes"]]  # type: ignore[misc]  # a list, as the schema says
+    assert told[:2] == [
+        ("flags.migStrategy", "single", "file"),
+        ("flags.plugin.passDeviceSpecs", "true", "flag --pass-device-specs"),
+    ]
