@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from reactor.allocate import missing_node
 from reactor.model.config import Config, DeviceListStrategy, HoldsPolicy
 from reactor.model.gpu import DriverState, Gpu
 from reactor.model.hold import Hold, HoldKey
 from reactor.model.ids import DeviceId, GpuUuid, Identity, ResourceName, device_id, parse_device_id
-from reactor.model.snapshot import AnswerPolicy, Listed, Offer, Snapshot
+from reactor.model.snapshot import AnswerPolicy, ById, Group, Listed, Offer, Snapshot
 from reactor.plan import PlannedGroup, PlannedResource
 from reactor.state import Leaving, State
 
 NOTHING = Snapshot()
-
-Group = tuple[Listed, ...]
 
 
 def moved(before: State, after: State) -> bool:
@@ -49,11 +46,11 @@ def names(state: State) -> set[ResourceName]:
 
 
 def snapshot(state: State, previous: Snapshot = NOTHING) -> Snapshot:
-    """What the kubelet shall see now. An offer that did not change is the same object as in ``previous``."""
+    """What the kubelet shall see now. Offers and groups that did not change are the same objects as in ``previous``."""
     config = state.config.config
     if config is None or not ready(state):
         return Snapshot(revision=state.revision, grants=state.grants)
-    lister = _Lister.of(state, config)
+    lister = _Lister.of(state, config, previous)
     offers: dict[ResourceName, Offer] = {}
     for name in sorted(names(state)):
         offer, known = lister.offer(name), previous.offers.get(name)
@@ -160,20 +157,25 @@ class _Lister:
     gpus: Mapping[GpuUuid, Gpu]
     holds: Mapping[GpuUuid, list[Hold]]
     leaving: Mapping[ResourceName, list[tuple[HoldKey, Leaving]]]
-    elsewhere: Mapping[DeviceId, ResourceName]
-    """Where each held or leaving id is listed: it is in no other resource meanwhile."""
+    elsewhere: Mapping[GpuUuid | None, Mapping[DeviceId, ResourceName]]
+    """Where each held or leaving id of a GPU is listed: it is in no other resource meanwhile."""
     refused: Mapping[GpuUuid, list[HoldKey]]
     wait: bool
     answers: AnswerPolicy
+    made: Mapping[object, Group]
+    """Groups of the snapshot before, by what they were made of."""
 
     @classmethod
-    def of(cls, state: State, config: Config) -> _Lister:
+    def of(cls, state: State, config: Config, previous: Snapshot) -> _Lister:
         holds: dict[GpuUuid, list[Hold]] = {}
-        for hold in state.holds.values():
+        elsewhere: dict[GpuUuid | None, dict[DeviceId, ResourceName]] = {}
+        for key, hold in state.holds.items():
+            elsewhere.setdefault(hold.gpu, {})[key.id] = key.resource
             if hold.gpu is not None:
                 holds.setdefault(hold.gpu, []).append(hold)
         leaving: dict[ResourceName, list[tuple[HoldKey, Leaving]]] = {}
         for key, leave in state.leaving.items():
+            elsewhere.setdefault(leave.gpu, {})[key.id] = key.resource
             leaving.setdefault(key.resource, []).append((key, leave))
         refused: dict[GpuUuid, list[HoldKey]] = {}
         for key in state.refused:
@@ -186,10 +188,16 @@ class _Lister:
             gpus={gpu.uuid: gpu for gpu in state.gpus},
             holds=holds,
             leaving=leaving,
-            elsewhere={key.id: key.resource for key in (*state.holds, *state.leaving)},
+            elsewhere=elsewhere,
             refused=refused,
             wait=config.holds is HoldsPolicy.WAIT,
             answers=answers(state, config),
+            made={
+                group.made_of: group
+                for offer in previous.offers.values()
+                for group in offer.groups
+                if isinstance(group, Group)
+            },
         )
 
     def offer(self, name: ResourceName) -> Offer:
@@ -204,8 +212,8 @@ class _Lister:
             revision=self.state.revision,
             single=resource.single if resource else False,
             nudge=nudge.count if nudge else 0,
-            topology=bool(listed) and all(one.numa for group in listed for one in group),
-            by_id={one.id: one for group in listed for one in group},
+            topology=bool(listed) and all(group.placed for group in listed),
+            by_id=ById(listed),
         )
 
     def _planned(self, name: ResourceName, group: PlannedGroup) -> Group:
@@ -214,61 +222,99 @@ class _Lister:
         reason = trouble(self.state, gpu.uuid) or self._missing_node(gpu)
         if not reason and self.wait:
             reason = _conflict(identity, self.holds.get(gpu.uuid, ()))
-        numa = () if gpu.numa is None else (gpu.numa,)
-        listed = _expand(gpu.uuid, gpu.index, gpu.minor, group.replicas, reason, numa)
-        return self._without_strays(name, gpu.uuid, listed)
+        recipe = _Recipe(
+            resource=name,
+            gpu=gpu.uuid,
+            index=gpu.index,
+            minor=gpu.minor,
+            replicas=group.replicas,
+            reason=reason,
+            numa=() if gpu.numa is None else (gpu.numa,),
+            strays=frozenset(one for one, home in self.elsewhere.get(gpu.uuid, {}).items() if home != name),
+            faulty=tuple(
+                (key.id, self.state.refused[key]) for key in self.refused.get(gpu.uuid, ()) if key.resource == name
+            ),
+        )
+        return self.made.get(recipe) or recipe.make()
 
     def _missing_node(self, gpu: Gpu) -> str:
         """Why a pod could not be given this GPU's device nodes, if it is to be given any."""
         node = missing_node(self.answers, gpu.minor)
         return f"{node} is missing on this node" if node else ""
 
-    def _without_strays(self, name: ResourceName, gpu: GpuUuid, listed: Group) -> Group:
-        """Leave out ids that another resource still lists; mark those that were refused for their own fault."""
-        faulty = {key.id: self.state.refused[key] for key in self.refused.get(gpu, ()) if key.resource == name}
-        if not faulty and (not self.elsewhere or all(self.elsewhere.get(one.id, name) == name for one in listed)):
-            return listed
-        return tuple(
-            replace(one, healthy=False, reason=faulty[one.id]) if one.id in faulty and one.healthy else one
-            for one in listed
-            if self.elsewhere.get(one.id, name) == name
-        )
-
     def _tombstones(self, name: ResourceName) -> list[Group]:
-        groups: dict[GpuUuid | None, list[Listed]] = {}
+        left: dict[GpuUuid | None, list[_Left]] = {}
         for key, leave in sorted(self.leaving.get(name, ()), key=lambda pair: pair[0].id):
-            gpu = self.gpus.get(leave.gpu) if leave.gpu else None
             hold = self.state.holds.get(key)
             held = f" and is held by pod {hold.pod}" if hold and hold.pod else " and is held" if hold else ""
-            ref = parse_device_id(key.id)
-            numa = leave.numa or ((gpu.numa,) if gpu and gpu.numa is not None else ())
-            one = Listed(
-                id=key.id,
-                gpu=leave.gpu,
-                index=gpu.index if gpu else None,
-                minor=gpu.minor if gpu else None,
-                share=ref.share if ref else None,
-                healthy=False,
-                reason=f"{leave.reason}{held}",
-                numa=numa,
-            )
-            groups.setdefault(leave.gpu, []).append(one)
-        return [tuple(group) for group in groups.values()]
+            left.setdefault(leave.gpu, []).append((key.id, f"{leave.reason}{held}", leave.numa))
+        return [self._left(name, uuid, tuple(ids)) for uuid, ids in left.items()]
 
-
-@lru_cache(maxsize=1024)
-def _expand(gpu: GpuUuid, index: int, minor: int, replicas: int, reason: str, numa: tuple[int, ...]) -> Group:
-    """All ids of one GPU in one resource. Cached: the same question gives the same object."""
-    return tuple(
-        Listed(
-            id=device_id(gpu, share),
-            gpu=gpu,
-            index=index,
-            minor=minor,
-            share=share,
-            healthy=not reason,
-            reason=reason,
-            numa=numa,
+    def _left(self, name: ResourceName, uuid: GpuUuid | None, ids: tuple[_Left, ...]) -> Group:
+        gpu = self.gpus.get(uuid) if uuid else None
+        place = (gpu.index, gpu.minor, gpu.numa) if gpu else None
+        made_of = (name, uuid, place, ids)
+        known = self.made.get(made_of)
+        if known is not None:
+            return known
+        here = (gpu.numa,) if gpu and gpu.numa is not None else ()
+        return Group(
+            (
+                Listed(
+                    id=one,
+                    gpu=uuid,
+                    index=gpu.index if gpu else None,
+                    minor=gpu.minor if gpu else None,
+                    share=ref.share if (ref := parse_device_id(one)) else None,
+                    healthy=False,
+                    reason=reason,
+                    numa=numa or here,
+                )
+                for one, reason, numa in ids
+            ),
+            made_of,
         )
-        for share in (range(replicas) if replicas else (None,))
-    )
+
+
+_Left = tuple[DeviceId, str, tuple[int, ...]]
+"""A tombstone: its id, why it is there, its NUMA nodes if they are known from when it was listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recipe:
+    """What a planned group is made of: the same recipe gives the same ids."""
+
+    resource: ResourceName
+    gpu: GpuUuid
+    index: int
+    minor: int
+    replicas: int
+    reason: str
+    """Why none of the ids is healthy; empty: they are."""
+    numa: tuple[int, ...]
+    strays: frozenset[DeviceId]
+    """Ids that another resource still lists."""
+    faulty: tuple[tuple[DeviceId, str], ...]
+    """Ids that were refused for their own fault, each with the reason."""
+
+    def make(self) -> Group:
+        faulty = dict(self.faulty)
+        shares = range(self.replicas) if self.replicas else (None,)
+        ids = ((device_id(self.gpu, share), share) for share in shares)
+        return Group(
+            (
+                Listed(
+                    id=one,
+                    gpu=self.gpu,
+                    index=self.index,
+                    minor=self.minor,
+                    share=share,
+                    healthy=not (self.reason or one in faulty),
+                    reason=self.reason or faulty.get(one, ""),
+                    numa=self.numa,
+                )
+                for one, share in ids
+                if one not in self.strays
+            ),
+            self,
+        )

@@ -171,7 +171,8 @@ def _dropped(
 ) -> Iterator[tuple[HoldKey, Leaving]]:
     """Ids of the plan before that the plan now lacks and that a live stream may have shown."""
     known = {gpu.uuid: gpu for gpu in before.gpus}
-    elsewhere = {key.id for key in leaving}
+    # What another resource still lists is absent from this one (see view): it was never shown here, and is not to go.
+    elsewhere = {key.id: key.resource for key in (*before.leaving, *before.holds, *leaving)}
     for resource in before.plan.resources:
         plugin = after.kubelet.plugins.get(resource.name)
         if plugin is None or not plugin.streams or plugin.sent_revision is None:
@@ -183,7 +184,8 @@ def _dropped(
             numa = () if gpu is None or gpu.numa is None else (gpu.numa,)
             for share in range(group.replicas) if group.replicas else (None,):
                 key = HoldKey(resource.name, device_id(group.gpu, share))
-                if not is_planned(planned, key) and key.id not in elsewhere:
+                stays = is_planned(planned, key) or key in leaving
+                if not stays and elsewhere.get(key.id, key.resource) == key.resource:
                     yield key, Leaving(gpu=group.gpu, numa=numa, revision=event.seq, reason="is no longer offered")
 
 

@@ -237,3 +237,16 @@ def test_a_pod_that_the_books_told_of_before_any_plan_keeps_its_id_listed_throug
     world.config(2, SHARED)  # nothing was served yet
     assert world.listed() == {WHOLE_A: False}
     assert world.listed(SHARED) == shares(0, 1, of="a", healthy=False) | shares(0, 1, of="b")
+
+
+def test_a_rename_taken_back_at_once_drops_no_id() -> None:
+    """The ids were never listed under the other name, so nothing has to leave it before they are here again."""
+    world = World(replicas=2)
+    world.grant(share(A, 0))
+    world.config(2, SHARED)
+    world.serve(SHARED)
+    assert world.listed() == shares(0, 1, healthy=False)
+    assert not world.listed(SHARED)
+    world.config(2)
+    assert world.listed() == shares(0, 1)
+    assert not world.listed(SHARED)
