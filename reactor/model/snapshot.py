@@ -6,10 +6,12 @@ object, so that comparing two snapshots of many thousand ids costs as much as co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self
 
-from reactor.model.ids import DeviceId, GpuUuid, ResourceName
+from reactor.model.ids import DeviceId, GpuUuid, ResourceName, parse_device_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,51 @@ class Listed:
     reason: str = ""
     """Why it is not healthy or not handed out, in the words that a refused pod's status will show."""
     numa: tuple[int, ...] = ()
+
+
+class Group(tuple[Listed, ...]):
+    """Ids of one physical GPU in one list, with what is often asked of them: worked out once, when first asked."""
+
+    made_of: object
+    """Groups that were made of equal things are equal: who remembers this need not make or compare the ids."""
+
+    def __new__(cls, listed: Iterable[Listed], made_of: object = None) -> Self:
+        group = super().__new__(cls, listed)
+        group.made_of = made_of
+        return group
+
+    @cached_property
+    def by_id(self) -> Mapping[DeviceId, Listed]:
+        return {one.id: one for one in self}
+
+    @cached_property
+    def placed(self) -> bool:
+        """Whether the NUMA node of every id is known."""
+        return all(one.numa for one in self)
+
+
+class ById(Mapping[DeviceId, Listed]):
+    """The ids of several groups. Looking one up costs its own group, once; a change elsewhere costs nothing."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self._groups: dict[GpuUuid | None, list[Group]] = {}
+        for group in groups:
+            if group:
+                self._groups.setdefault(group[0].gpu, []).append(group)
+
+    def __getitem__(self, key: DeviceId) -> Listed:
+        ref = parse_device_id(key)
+        for group in self._groups.get(ref.gpu if ref else None, ()):
+            found = group.by_id.get(key)
+            if found is not None:
+                return found
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[DeviceId]:
+        return (one.id for groups in self._groups.values() for group in groups for one in group)
+
+    def __len__(self) -> int:
+        return sum(len(group) for groups in self._groups.values() for group in groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
