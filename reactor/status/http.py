@@ -32,6 +32,8 @@ class Request:
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
+    accept: str = ""
+    """Which forms of the answer the other side takes."""
     body: bytes = b""
 
 
@@ -152,7 +154,8 @@ class _Visit:
             raise _Declined(say(405, f"{method} is not served here, only {', '.join(methods)}"))
         body = await self._body() if method == "POST" else b""
         path, _, query = head.target.decode("ascii").partition("?")
-        return Request(method=method, path=path, query=dict(parse_qsl(query)), body=body)
+        accept = next((value.decode("latin-1") for name, value in head.headers if name == b"accept"), "")
+        return Request(method=method, path=path, query=dict(parse_qsl(query)), accept=accept, body=body)
 
     async def _body(self) -> bytes:
         body = bytearray()
