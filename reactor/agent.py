@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -250,11 +251,14 @@ async def _log(
     settings: Settings, run: str, ring: Ring, sink: Callable[[bytes], None], dropped: Callable[[], int]
 ) -> AsyncIterator[Recorder]:
     """The event log, its newest lines in memory, and what libraries log beside it."""
-    token = trio.lowlevel.current_trio_token()
+    token, here = trio.lowlevel.current_trio_token(), threading.get_ident()
 
     def write(line: bytes) -> None:
         sink(line)
-        token.run_sync_soon(ring.append, line)
+        if threading.get_ident() == here:  # nearly all lines; to wake our own loop costs as much as to write one
+            ring.append(line)
+        else:
+            token.run_sync_soon(ring.append, line)
 
     recorder = Recorder(write, node=settings.node_name, run=run, dropped=dropped)
     handler = LogHandler(recorder)
