@@ -139,7 +139,9 @@ def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
             seen[key] = (entry.pod_uid, entry.numa)
     for key, (uid, numa) in seen.items():
         shown = _shown(state, event, holds.get(key), key, numa=numa)
-        holds[key] = replace(shown, pod_uid=uid, in_checkpoint=True, suspended=False)
+        if shown.pod_uid != uid or not shown.in_checkpoint or shown.suspended:
+            shown = replace(shown, pod_uid=uid, in_checkpoint=True, suspended=False)
+        holds[key] = shown
     _name_pods(holds, seen)
     lost = _lost(state, seen)
     for key in [key for key in holds if key not in seen]:
@@ -212,14 +214,17 @@ def _shown(
             ours=_served(state, key.resource),
         )
     numa = numa or known.numa
+    # Looked at before it is replaced: most books show the same as those before, and all of their ids.
     if pod is None:
         if known.granted_at is None and known.numa == numa:
             return known
         return replace(known, granted_at=None, numa=numa)
-    shown = replace(
+    waits = (known.pod_gone_at, known.granted_at, known.lacked_at, known.resent_at)
+    if known.pod_seen and known.pod == pod and known.numa == numa and waits == (None, None, None, None):
+        return known
+    return replace(
         known, pod=pod, pod_seen=True, pod_gone_at=None, granted_at=None, lacked_at=None, resent_at=None, numa=numa
     )
-    return known if shown == known else shown
 
 
 def _nudge(state: State, event: Event) -> State:

@@ -7,14 +7,14 @@ stream nobody was told of it and it goes at once. A held id that is not planned 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reactor import plan as planning
 from reactor.events import Advertised, Event, Refused
-from reactor.model.hold import HoldKey
+from reactor.model.hold import Hold, HoldKey
 from reactor.model.ids import GpuUuid, ResourceName, device_id, parse_device_id
-from reactor.plan import Plan
+from reactor.plan import Plan, PlannedGroup
 from reactor.reducer import faults
 from reactor.state import Leaving, State
 
@@ -68,11 +68,13 @@ def advertised(state: State, event: Event, fact: Advertised) -> State:
     plugin = state.kubelet.plugins.get(fact.resource)
     if plugin is None or fact.stream not in plugin.streams:
         return state
-    seen = {
-        key: replace(leave, sent_at=event.at)
-        for key, leave in state.leaving.items()
-        if key.resource == fact.resource and leave.sent_at is None and fact.revision >= leave.revision
-    }
+    marked: dict[int, Leaving] = {}  # by id(): ids that began to leave together share one object
+    seen: dict[HoldKey, Leaving] = {}
+    for key, leave in state.leaving.items():
+        if key.resource == fact.resource and leave.sent_at is None and fact.revision >= leave.revision:
+            if id(leave) not in marked:
+                marked[id(leave)] = replace(leave, sent_at=event.at)
+            seen[key] = marked[id(leave)]
     return replace(state, leaving={**state.leaving, **seen}) if seen else state
 
 
@@ -146,7 +148,7 @@ def _settle_leaving(before: State, after: State, event: Event) -> State:
         for key in [key for key in leaving if is_planned(planned, key)]:
             del leaving[key]
         leaving.update(_dropped(before, after, planned, leaving, event))
-    for key, hold in after.holds.items():
+    for key, hold in _doubtful(before, after):
         if key in leaving or is_planned(planned, key):
             continue
         if serves(after, key.resource) or hold.ours:
@@ -166,6 +168,15 @@ def _settle_leaving(before: State, after: State, event: Event) -> State:
     return _with_deadline(after, min(due, default=None))
 
 
+def _doubtful(before: State, after: State) -> Iterable[tuple[HoldKey, Hold]]:
+    """Holds that may not be planned: after another plan all of them, else those that moved."""
+    if after.plan is not before.plan or after.kubelet.plugins.keys() != before.kubelet.plugins.keys():
+        return after.holds.items()
+    if after.holds is before.holds:
+        return ()
+    return ((key, hold) for key, hold in after.holds.items() if before.holds.get(key) is not hold)
+
+
 def _dropped(
     before: State, after: State, planned: Planned, leaving: Mapping[HoldKey, Leaving], event: Event
 ) -> Iterator[tuple[HoldKey, Leaving]]:
@@ -178,15 +189,23 @@ def _dropped(
         if plugin is None or not plugin.streams or plugin.sent_revision is None:
             continue
         for group in resource.groups:
-            if planned.get(group.gpu) == (resource.name, group.replicas):
-                continue
+            now, replicas = planned.get(group.gpu, (None, 0))
             gpu = known.get(group.gpu)
             numa = () if gpu is None or gpu.numa is None else (gpu.numa,)
-            for share in range(group.replicas) if group.replicas else (None,):
+            leave = Leaving(gpu=group.gpu, numa=numa, revision=event.seq, reason="is no longer offered")
+            for share in _lost_shares(group, replicas if now == resource.name else None):
                 key = HoldKey(resource.name, device_id(group.gpu, share))
-                stays = is_planned(planned, key) or key in leaving
-                if not stays and elsewhere.get(key.id, key.resource) == key.resource:
-                    yield key, Leaving(gpu=group.gpu, numa=numa, revision=event.seq, reason="is no longer offered")
+                if key not in leaving and elsewhere.get(key.id, key.resource) == key.resource:
+                    yield key, leave
+
+
+def _lost_shares(group: PlannedGroup, replicas: int | None) -> Sequence[int | None]:
+    """Shares of a group that are planned no more. ``replicas``: what its GPU has in that resource, None: nothing."""
+    if replicas == group.replicas:
+        return ()
+    if not group.replicas:
+        return (None,)
+    return range(replicas or 0, group.replicas)
 
 
 def _with_deadline(state: State, due: float | None) -> State:
