@@ -167,16 +167,16 @@ class _Lister:
 
     @classmethod
     def of(cls, state: State, config: Config, previous: Snapshot) -> _Lister:
-        holds: dict[GpuUuid, list[Hold]] = {}
-        elsewhere: dict[GpuUuid | None, dict[DeviceId, ResourceName]] = {}
-        for key, hold in state.holds.items():
-            elsewhere.setdefault(hold.gpu, {})[key.id] = key.resource
-            if hold.gpu is not None:
-                holds.setdefault(hold.gpu, []).append(hold)
         leaving: dict[ResourceName, list[tuple[HoldKey, Leaving]]] = {}
+        elsewhere: dict[GpuUuid | None, dict[DeviceId, ResourceName]] = {}
         for key, leave in state.leaving.items():
             elsewhere.setdefault(leave.gpu, {})[key.id] = key.resource
             leaving.setdefault(key.resource, []).append((key, leave))
+        holds: dict[GpuUuid, list[Hold]] = {}
+        for key, hold in state.holds.items():  # after the leaving ones: a held id is listed where it is held
+            elsewhere.setdefault(hold.gpu, {})[key.id] = key.resource
+            if hold.gpu is not None:
+                holds.setdefault(hold.gpu, []).append(hold)
         refused: dict[GpuUuid, list[HoldKey]] = {}
         for key in state.refused:
             ref = parse_device_id(key.id)
