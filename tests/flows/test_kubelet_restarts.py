@@ -107,7 +107,9 @@ async def test_pods_and_health_of_before_are_in_the_first_list_of_the_new_life(f
         await node.kubelet.restart(1.0)
         await node.settle(1)
         first = seen.first(GPU, life=2)
-        assert seen.owned() and {one for _, one in seen.owned()} <= first.ids.keys()
+        held = {one for _, one in seen.owned()}
+        assert len(held) == 3
+        assert held <= first.ids.keys()
         assert not first.ids[node.gpu(0)]
 
 

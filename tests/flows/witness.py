@@ -151,7 +151,7 @@ class Witness:
         """Asserted at the end of each flow. ``allowed``: faults of handlers and sources that may stand."""
         assert self.node is not None
         assert self.node.kubelet.panicked is None
-        assert self.broken == []
+        assert not self.broken, self.broken
         assert self.again <= self.nudges, "lists were sent that said nothing new"
         if self.node.running:
             standing = [name for name in self.node.state.faults if name.startswith(("handler.", "source."))]
