@@ -15,8 +15,12 @@ from reactor.model.kubelet import Answer, Refusal
 from reactor.model.snapshot import AnswerPolicy, Listed, Offer, Snapshot
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+VISIBLE_CHANNELS = "NVIDIA_IMEX_CHANNELS"
 NO_DEVICES = "void"
 """An image may carry ``all`` itself, which an empty value does not overrule in every runtime (ALC-07)."""
+
+MOUNT_ROOT = "/var/run/nvidia-container-devices"
+"""With volume-mounts: a path below it that is mounted names a device. What is mounted there does not matter."""
 
 CONTROL_NODE = "/dev/nvidiactl"
 OPTIONAL_NODES = ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
@@ -59,15 +63,31 @@ def _answer(offer: Offer, policy: AnswerPolicy, ids: Sequence[str]) -> Answer | 
         if not listed.healthy or listed.gpu is None:
             return Refusal(message=f"{_cut(listed.id)} cannot be used: {listed.reason or 'not healthy'}")
         gpus.setdefault(listed.gpu, listed)
-    envs = ((VISIBLE_DEVICES, ",".join(gpus) or NO_DEVICES),) if policy.envvar else ()
-    if not (policy.device_specs and gpus):
-        return Answer(envs=envs)
     lacking = {listed.id: node for listed in chosen if (node := missing_node(policy, listed.minor))}
     if lacking:
         nodes = ", ".join(dict.fromkeys(lacking.values()))
         return Refusal(message=f"missing under {policy.dev_root}: {_cut(nodes)}", faulty=tuple(lacking))
+    return _told(policy, gpus)
+
+
+def _told(policy: AnswerPolicy, gpus: Mapping[GpuUuid, Listed]) -> Answer:
+    """What a container with these GPUs is given, as the device plugin gives it; without any, nothing but that word."""
+    if not gpus:
+        return Answer(envs=((VISIBLE_DEVICES, NO_DEVICES),) if policy.envvar or policy.volume_mounts else ())
+    names = [str(listed.index) if policy.indices else uuid for uuid, listed in gpus.items()]
+    channels = [number for number in policy.channels if channel_node(number) in policy.nodes]
+    envs = [(mode, "enabled") for mode in policy.modes]
+    mounts: tuple[tuple[str, str], ...] = ()
+    if policy.envvar or policy.volume_mounts:
+        envs.append((VISIBLE_DEVICES, MOUNT_ROOT if policy.volume_mounts else ",".join(names)))
+    if policy.envvar and channels:
+        envs.append((VISIBLE_CHANNELS, ",".join(map(str, channels))))
+    if policy.volume_mounts:
+        paths = [*names, *(f"imex/{number}" for number in channels)]
+        mounts = tuple((f"{MOUNT_ROOT}/{path}", "/dev/null") for path in paths)
     root = policy.dev_root.rstrip("/")
-    return Answer(envs=envs, devices=tuple((node, root + node, "rw") for node in _nodes(policy, gpus)))
+    nodes = (*_nodes(policy, gpus), *map(channel_node, channels)) if policy.device_specs else ()
+    return Answer(envs=tuple(envs), mounts=mounts, devices=tuple((node, root + node, "rw") for node in nodes))
 
 
 def _unknown(resource: ResourceName, name: str) -> Refusal:
@@ -82,10 +102,16 @@ def missing_node(policy: AnswerPolicy, minor: int | None) -> str:
 
     The container would not start without it (ALC-04). What is optional is left out instead.
     """
-    if not (policy.device_specs and policy.nodes_known):
+    if not policy.nodes_known:
         return ""
-    needed = (CONTROL_NODE, _gpu_node(minor))
-    return next((node for node in needed if node not in policy.nodes), "")
+    needed = (CONTROL_NODE, _gpu_node(minor)) if policy.device_specs else ()
+    channels = map(channel_node, policy.channels) if policy.channels_required else ()
+    return next((node for node in (*needed, *channels) if node not in policy.nodes), "")
+
+
+def channel_node(number: int) -> str:
+    """The node of an IMEX channel."""
+    return f"/dev/nvidia-caps-imex-channels/channel{number}"
 
 
 def _nodes(policy: AnswerPolicy, gpus: Mapping[GpuUuid, Listed]) -> Iterator[str]:
@@ -111,8 +137,9 @@ def prefer(
 ) -> tuple[str, ...]:
     """Up to ``size`` ids: ``must_include`` first, then the best of ``available`` that can be handed out.
 
-    Shares go to the GPU with the fewest taken ones (SHR-01), whole GPUs to as few NUMA nodes as possible. Fewer ids
-    than ``size`` come back when no more can be used; the kubelet tops them up as it likes, and Allocate judges.
+    Shares come from the GPU with the fewest taken ones (SHR-01), or with the most if that is the policy; whole GPUs
+    from as few NUMA nodes as possible. Fewer ids than ``size`` come back when no more can be used; the
+    kubelet tops them up as it likes, and Allocate judges.
     """
     must = tuple(dict.fromkeys(must_include))[: max(size, 0)]
     offer = snapshot.offers.get(resource)
@@ -134,24 +161,29 @@ def prefer(
         beside = {offer.by_id[DeviceId(name)].numa for name in must if name in offer.by_id}
         picks = _gather([listed for gpu in free.values() for listed in gpu], beside, needed)
     else:
-        picks = _spread(free, taken, needed)
+        picks = _pick_shares(free, taken, needed, -1 if snapshot.answers.packed else 1)
     return (*must, *(listed.id for listed in picks))
 
 
-def _spread(free: Mapping[GpuUuid, list[Listed]], taken: Mapping[GpuUuid, int], needed: int) -> list[Listed]:
-    """The least used GPU first, then the one picked least here, then by GPU index; of a GPU the lowest share."""
+def _pick_shares(
+    free: Mapping[GpuUuid, list[Listed]], taken: Mapping[GpuUuid, int], needed: int, direction: int
+) -> list[Listed]:
+    """The least used GPU first (the most used for ``direction`` -1), then the one picked least here, then by index.
+
+    Of a GPU the lowest share.
+    """
     heap: list[tuple[int, int, tuple[int, str], GpuUuid]] = []
     for gpu, ids in free.items():
         # Lowest last, to be popped. All but in that order already, which makes it linear.
         ids.sort(key=lambda listed: -1 if listed.share is None else listed.share, reverse=True)
-        heap.append((taken.get(gpu, 0), 0, _order(ids[-1]), gpu))
+        heap.append((direction * taken.get(gpu, 0), 0, _order(ids[-1]), gpu))
     heapify(heap)
     picks: list[Listed] = []
     while heap and len(picks) < needed:
-        used, picked, order, gpu = heappop(heap)
+        rank, picked, order, gpu = heappop(heap)
         picks.append(free[gpu].pop())
         if free[gpu]:
-            heappush(heap, (used + 1, picked + 1, order, gpu))
+            heappush(heap, (rank + direction, picked + 1, order, gpu))
     return picks
 
 

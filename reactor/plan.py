@@ -5,8 +5,8 @@ lists has a reason instead, so every GPU is in exactly one of ``resources`` and 
 
 What cannot be honoured is not advertised (design.md 5): a pod must never get a whole GPU where the config asks for a
 MIG device, for MPS, or for a way to name devices that this version has not. What only adds to an answer that is right
-without it does not block: ``deviceIDStrategy: index`` names the same GPU as its UUID does, so answers keep UUIDs; other
-members of deviceListStrategy next to ``envvar`` are left out. Both show as ``Config.unserved``.
+without it does not block: other members of deviceListStrategy next to one that is served are left out, and show as
+``Config.unserved``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reactor.model.config import (
+    SERVED_STRATEGIES,
     AllDevices,
     Config,
-    DeviceListStrategy,
     DeviceSelector,
     FirstDevices,
     MigStrategy,
@@ -138,9 +138,11 @@ def _obstacle(config: Config, gpu: Gpu) -> str:
     if gpu.product in _DISPLAYS:
         return f"{gpu.product} drives the display"
     flags = config.flags
-    if DeviceListStrategy.ENVVAR not in flags.device_list_strategy:
+    if not set(SERVED_STRATEGIES) & set(flags.device_list_strategy):
         asked = ", ".join(flags.device_list_strategy) or "none"
-        return f"deviceListStrategy is {asked}, of which this version serves none (envvar it does)"
+        return (
+            f"deviceListStrategy is {asked}, of which this version serves none ({', '.join(SERVED_STRATEGIES)} it does)"
+        )
     if flags.mig_strategy is not MigStrategy.NONE and gpu.mig is MigMode.ENABLED:
         return f"MIG is enabled and migStrategy is {flags.mig_strategy}: this version does not serve MIG devices"
     return ""

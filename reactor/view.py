@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reactor.allocate import missing_node
-from reactor.model.config import Config, DeviceListStrategy, HoldsPolicy
+from reactor.model.config import AllocationPolicy, Config, DeviceIdStrategy, DeviceListStrategy, HoldsPolicy
 from reactor.model.gpu import DriverState, Gpu
 from reactor.model.hold import Hold, HoldKey
 from reactor.model.ids import DeviceId, GpuUuid, Identity, ResourceName, device_id, parse_device_id
@@ -66,8 +66,15 @@ def snapshot(state: State, previous: Snapshot = NOTHING) -> Snapshot:
 
 def answers(state: State, config: Config) -> AnswerPolicy:
     flags = config.flags
+    modes = (("GDRCOPY", flags.gdrcopy_enabled), ("GDS", flags.gds_enabled), ("MOFED", flags.mofed_enabled))
     return AnswerPolicy(
         envvar=DeviceListStrategy.ENVVAR in flags.device_list_strategy,
+        volume_mounts=DeviceListStrategy.VOLUME_MOUNTS in flags.device_list_strategy,
+        indices=flags.device_id_strategy is DeviceIdStrategy.INDEX,
+        modes=tuple(f"NVIDIA_{mode}" for mode, on in modes if on),
+        channels=config.imex.channels,
+        channels_required=config.imex.required,
+        packed=flags.shared_devices_allocation_policy is AllocationPolicy.PACKED,
         device_specs=flags.pass_device_specs,
         dev_root=flags.dev_root,
         nodes=state.nodes,

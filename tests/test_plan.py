@@ -158,18 +158,16 @@ def test_a_display_gpu_is_not_handed_out(product):
     assert plan.unlisted == {gpu(0).uuid: f"{product} drives the display"}
 
 
-@pytest.mark.parametrize("strategies", [(), (DeviceListStrategy.CDI_CRI, DeviceListStrategy.VOLUME_MOUNTS)])
+@pytest.mark.parametrize("strategies", [(), (DeviceListStrategy.CDI_CRI, DeviceListStrategy.CDI_ANNOTATIONS)])
 def test_without_a_served_way_to_name_devices_nothing_is_advertised(strategies):
     plan = make_plan(Config(flags=Flags(device_list_strategy=strategies)), node(2))
     assert plan.resources == ()
     assert len(plan.unlisted) == 2
 
 
-def test_wishes_that_only_add_do_not_block():
-    flags = Flags(
-        device_list_strategy=(DeviceListStrategy.CDI_CRI, DeviceListStrategy.ENVVAR),
-        device_id_strategy=DeviceIdStrategy.INDEX,
-    )
+@pytest.mark.parametrize("served", [DeviceListStrategy.ENVVAR, DeviceListStrategy.VOLUME_MOUNTS])
+def test_wishes_that_only_add_do_not_block(served):
+    flags = Flags(device_list_strategy=(DeviceListStrategy.CDI_CRI, served), device_id_strategy=DeviceIdStrategy.INDEX)
     assert listed(make_plan(Config(flags=flags), node(1))) == {GPU: {0: 0}}
 
 

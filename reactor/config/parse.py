@@ -22,6 +22,7 @@ from reactor.model.config import (
     DeviceListStrategy,
     DeviceSelector,
     Flags,
+    Imex,
     ResourcePattern,
     Setting,
     SharedResource,
@@ -138,6 +139,7 @@ def _config(file: File) -> Config:
         gpus=tuple(patterns) or Config().gpus,
         time_slicing=TimeSlicing() if slicing is None else _time_slicing(slicing),
         mps=frozenset() if mps is None else _names(mps),
+        imex=Imex(channels=tuple(file.imex.channel_ids), required=file.imex.required),
         holds=file.holds,
     )
     return replace(config, unserved=tuple(unserved(file, config)))
@@ -184,6 +186,10 @@ def _flags(flags: FileFlags) -> Flags:
         device_list_strategy=_strategies(plugin.device_list_strategy),
         device_id_strategy=plugin.device_id_strategy,
         container_driver_root=plugin.container_driver_root,
+        shared_devices_allocation_policy=plugin.shared_devices_allocation_policy,
+        gdrcopy_enabled=flags.gdrcopy_enabled,
+        gds_enabled=flags.gds_enabled,
+        mofed_enabled=flags.mofed_enabled,
     )
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from reactor.config import values
-from reactor.model.config import DeviceIdStrategy, DeviceListStrategy, HoldsPolicy, MigStrategy
+from reactor.model.config import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, HoldsPolicy, MigStrategy
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -25,11 +25,6 @@ class Rule(msgspec.Struct, frozen=True):
     check: Callable[[object], str | None] = values.accept
     null: bool = True
     """Whether null is as good as leaving the key out."""
-
-
-class AllocationPolicy(StrEnum):
-    DISTRIBUTED = "distributed"
-    PACKED = "packed"
 
 
 class DiscoveryStrategy(StrEnum):
@@ -139,9 +134,11 @@ class FileFlags(_Section, frozen=True, kw_only=True):
         Annotated[str, _rule("an absolute path, or empty", values.check_path_or_empty)],
         Meta(description="Host path above /dev with the device nodes. Empty: the driver root."),
     ] = ""
-    gdrcopy_enabled: Annotated[bool, Meta(description="Hand out the GDRCopy device.")] = False
-    gds_enabled: Annotated[bool, Meta(description="Hand out the GPUDirect Storage devices.")] = False
-    mofed_enabled: Annotated[bool, Meta(description="Hand out the Mellanox devices.")] = False
+    gdrcopy_enabled: Annotated[bool, Meta(description="Ask the container runtime for the GDRCopy device.")] = False
+    gds_enabled: Annotated[bool, Meta(description="Ask the container runtime for the GPUDirect Storage devices.")] = (
+        False
+    )
+    mofed_enabled: Annotated[bool, Meta(description="Ask the container runtime for the Mellanox devices.")] = False
     use_node_feature_api: Annotated[bool, Meta(description="Publish labels as NodeFeature objects.")] = field(
         name="useNodeFeatureAPI", default=True
     )
@@ -215,7 +212,7 @@ class Imex(_Section, frozen=True, kw_only=True):
         Meta(description="Channels to hand out: none, or [0]."),
         _rule("[] or [0]", values.check_channels),
     ] = field(name="channelIDs", default=[])
-    required: Annotated[bool, Meta(description="Fail if a channel is missing.")] = False
+    required: Annotated[bool, Meta(description="Hand nothing out while a channel is missing.")] = False
 
 
 class CdiFeature(StrEnum):

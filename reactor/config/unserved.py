@@ -11,25 +11,18 @@ from collections.abc import Iterator
 import msgspec
 
 from reactor.config.schema import File
-from reactor.model.config import Config, DeviceListStrategy, ListedDevices, Unserved
+from reactor.model.config import SERVED_STRATEGIES, Config, ListedDevices, Unserved
 
 _MESSAGES: tuple[tuple[str, tuple[object, ...], str], ...] = (
     ("flags.migStrategy", (), "MIG devices are not served yet"),
     ("flags.mpsRoot", (), "MPS is not served yet"),
-    ("flags.gdrcopyEnabled", (), "the GDRCopy device is not handed out yet"),
-    ("flags.gdsEnabled", (), "GPUDirect Storage devices are not handed out yet"),
-    ("flags.mofedEnabled", (), "Mellanox devices are not handed out yet"),
     ("flags.useNodeFeatureAPI", (), "node labels are not written yet"),
     ("flags.deviceDiscoveryStrategy", ("nvml",), "devices are found through NVML only"),
-    ("flags.plugin.deviceIDStrategy", (), "containers are told UUIDs only, so far"),
     ("flags.plugin.cdiAnnotationPrefix", (), "CDI is not served yet"),
     ("flags.plugin.nvidiaCTKPath", (), "CDI is not served yet"),
-    ("flags.plugin.sharedDevicesAllocationPolicy", (), "shares are spread over the GPUs (distributed) only, so far"),
     ("flags.gfd", (), "node labels are not written yet"),
     ("resources.mig", (), "MIG devices are not served yet"),
     ("sharing.mps", (), "MPS is not served yet; the resources that it names are not advertised"),
-    ("imex.channelIDs", (), "IMEX channels are not handed out yet"),
-    ("imex.required", (), "IMEX channels are not handed out yet"),
     ("cdi.featureFlags", (), "CDI is not served yet"),
     ("cdi.disableHooks", (), "CDI is not served yet"),
 )
@@ -43,9 +36,10 @@ def unserved(file: File, config: Config) -> Iterator[Unserved]:
         value = _at(written, path)
         if value != _at(default, path) and value not in served:
             yield Unserved(path=path, message=message)
-    others = [strategy for strategy in config.flags.device_list_strategy if strategy != DeviceListStrategy.ENVVAR]
+    others = [strategy for strategy in config.flags.device_list_strategy if strategy not in SERVED_STRATEGIES]
     if others:
-        message = f"containers are told their devices by envvar only, so far, not by {', '.join(others)}"
+        known = " and ".join(SERVED_STRATEGIES)
+        message = f"containers are told their devices by {known} only, so far, not by {', '.join(others)}"
         yield Unserved(path="flags.plugin.deviceListStrategy", message=message)
     for index, resource in enumerate(config.time_slicing.resources):
         if isinstance(resource.devices, ListedDevices) and resource.devices.mig:

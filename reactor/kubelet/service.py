@@ -111,6 +111,7 @@ def _after_the_answer(report: Callable[[], None]) -> None:
 def _container(answer: Answer) -> pb.ContainerAllocateResponse:
     return pb.ContainerAllocateResponse(
         envs=dict(answer.envs),
+        mounts=[pb.Mount(container_path=inside, host_path=outside) for inside, outside in answer.mounts],
         devices=[
             pb.DeviceSpec(container_path=inside, host_path=outside, permissions=permissions)
             for inside, outside, permissions in answer.devices

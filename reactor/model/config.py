@@ -50,9 +50,22 @@ class DeviceListStrategy(StrEnum):
     CDI_CRI = "cdi-cri"
 
 
+SERVED_STRATEGIES = (DeviceListStrategy.ENVVAR, DeviceListStrategy.VOLUME_MOUNTS)
+"""Each of them tells a container its devices whatever else is asked for; the others wait for CDI."""
+
+
 class DeviceIdStrategy(StrEnum):
     UUID = "uuid"
     INDEX = "index"
+
+
+class AllocationPolicy(StrEnum):
+    """Which shares are preferred."""
+
+    DISTRIBUTED = "distributed"
+    """Of the GPU that is used least."""
+    PACKED = "packed"
+    """Of the GPU that is used most."""
 
 
 class HoldsPolicy(StrEnum):
@@ -77,6 +90,10 @@ class Flags:
     device_list_strategy: tuple[DeviceListStrategy, ...] = (DeviceListStrategy.ENVVAR,)
     device_id_strategy: DeviceIdStrategy = DeviceIdStrategy.UUID
     container_driver_root: str = "/driver-root"
+    shared_devices_allocation_policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
+    gdrcopy_enabled: bool = False
+    gds_enabled: bool = False
+    mofed_enabled: bool = False
 
     @property
     def dev_root(self) -> str:
@@ -134,6 +151,15 @@ class ResourcePattern:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Imex:
+    """Section ``imex``: channels that every container is given."""
+
+    channels: tuple[int, ...] = ()
+    required: bool = False
+    """Nothing is handed out while a channel's node is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unserved:
     """A key that is valid upstream and that this version reads without acting on it."""
 
@@ -153,6 +179,7 @@ class Config:
     time_slicing: TimeSlicing = TimeSlicing()
     mps: frozenset[ResourceName] = frozenset()
     """Resources that ``sharing.mps`` names: not served yet, so not advertised (never as whole GPUs)."""
+    imex: Imex = Imex()
     holds: HoldsPolicy = HoldsPolicy.WAIT
     unserved: tuple[Unserved, ...] = field(default=())
     settings: tuple[Setting, ...] = field(default=(), compare=False, repr=False)

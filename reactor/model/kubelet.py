@@ -21,6 +21,8 @@ class Answer:
     """One container's answer to Allocate."""
 
     envs: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()
+    """(container path, host path), writable"""
     devices: tuple[tuple[str, str, str], ...] = ()
     """(container path, host path, permissions)"""
 

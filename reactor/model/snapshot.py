@@ -105,7 +105,19 @@ class AnswerPolicy:
     """How Allocate answers: the part of the config and of the inventory that every answer needs."""
 
     envvar: bool = True
-    """Set NVIDIA_VISIBLE_DEVICES."""
+    """Name the devices in NVIDIA_VISIBLE_DEVICES."""
+    volume_mounts: bool = False
+    """Name the devices by mounts, which a container cannot ask for by itself; goes before ``envvar``."""
+    indices: bool = False
+    """Name a device by its index instead of its UUID."""
+    modes: tuple[str, ...] = ()
+    """Variables that are set to "enabled", such as NVIDIA_GDS."""
+    channels: tuple[int, ...] = ()
+    """IMEX channels that every container is given, as far as their nodes are there."""
+    channels_required: bool = False
+    """Whether nothing is handed out while one of these nodes is missing."""
+    packed: bool = False
+    """Prefer shares of the GPU that is used most, instead of the one that is used least."""
     device_specs: bool = False
     """Pass device nodes (passDeviceSpecs)."""
     dev_root: str = "/"

@@ -57,6 +57,7 @@ _EVENTS = {
     pynvml.nvmlEventTypeGpuUnavailableError: "unavailable",
     pynvml.nvmlEventMigConfigChange: "mig",
 }
+_CHANNELS = "nvidia-caps-imex-channels"
 _BUS_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
@@ -342,7 +343,9 @@ class Library:
         return node if os.path.isdir(os.path.join(self._sys_root, f"devices/system/node/node{node}")) else None
 
     def _nodes(self) -> list[str]:
-        return ["/dev/" + n for n in _names(os.path.join(self._dev_root, "dev")) if n.startswith("nvidia")]
+        dev = os.path.join(self._dev_root, "dev")
+        channels = [f"{_CHANNELS}/{name}" for name in _names(os.path.join(dev, _CHANNELS))]
+        return ["/dev/" + name for name in (*_names(dev), *channels) if name.startswith("nvidia")]
 
     def _bound_addresses(self) -> frozenset[str]:
         names = _names(os.path.join(self._sys_root, "bus/pci/drivers/nvidia"))

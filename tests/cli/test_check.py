@@ -58,11 +58,11 @@ def test_every_error_is_printed_with_its_place(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_what_is_not_served_is_told_beside_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = write(tmp_path, "flags: {gdsEnabled: true}\n")
+    file = write(tmp_path, "flags: {mpsRoot: /mps}\n")
     assert main(["check", file]) == 0
     out, err = capsys.readouterr()
-    assert "# not served yet: flags.gdsEnabled: " in out
-    assert err.startswith(f"{file}: not served yet: flags.gdsEnabled: ")
+    assert "# not served yet: flags.mpsRoot: " in out
+    assert err.startswith(f"{file}: not served yet: flags.mpsRoot: ")
 
 
 def test_an_empty_file_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

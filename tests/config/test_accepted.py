@@ -156,21 +156,14 @@ def test_aliases_stand_for_what_they_name() -> None:
     [
         ("flags: {migStrategy: single}", "flags.migStrategy"),
         ("flags: {mpsRoot: /run/mps}", "flags.mpsRoot"),
-        ("flags: {gdrcopyEnabled: true}", "flags.gdrcopyEnabled"),
-        ("flags: {gdsEnabled: true}", "flags.gdsEnabled"),
-        ("flags: {mofedEnabled: true}", "flags.mofedEnabled"),
         ("flags: {useNodeFeatureAPI: false}", "flags.useNodeFeatureAPI"),
         ("flags: {deviceDiscoveryStrategy: tegra}", "flags.deviceDiscoveryStrategy"),
-        ("flags: {plugin: {deviceListStrategy: [envvar, volume-mounts]}}", "flags.plugin.deviceListStrategy"),
-        ("flags: {plugin: {deviceIDStrategy: index}}", "flags.plugin.deviceIDStrategy"),
+        ("flags: {plugin: {deviceListStrategy: [volume-mounts, cdi-cri]}}", "flags.plugin.deviceListStrategy"),
         ("flags: {plugin: {cdiAnnotationPrefix: x/}}", "flags.plugin.cdiAnnotationPrefix"),
         ("flags: {plugin: {nvidiaCTKPath: /x}}", "flags.plugin.nvidiaCTKPath"),
-        ("flags: {plugin: {sharedDevicesAllocationPolicy: packed}}", "flags.plugin.sharedDevicesAllocationPolicy"),
         ("flags: {gfd: {sleepInterval: infinite, oneshot: true}}", "flags.gfd"),
         ("resources: {mig: [{pattern: '*', name: gpu}]}", "resources.mig"),
         ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "sharing.mps"),
-        ("imex: {channelIDs: [0]}", "imex.channelIDs"),
-        ("imex: {required: true}", "imex.required"),
         (slicing("{name: gpu, replicas: 2, devices: [0:1]}"), "sharing.timeSlicing.resources[0].devices"),
     ],
 )
@@ -182,6 +175,8 @@ def test_a_key_that_is_not_served_yet_is_accepted_with_a_word(text: str, path: s
 @pytest.mark.parametrize(
     "text",
     [
+        "imex: {channelIDs: [0], required: true}\nflags: {gdsEnabled: true, plugin: {deviceIDStrategy: index}}",
+        "flags: {plugin: {deviceListStrategy: [volume-mounts, envvar], sharedDevicesAllocationPolicy: packed}}",
         "flags: {deviceDiscoveryStrategy: nvml, gdsEnabled: false, plugin: {deviceListStrategy: 'envvar'}}",
         "flags: {gfd: {sleepInterval: 60s}}\nimex: {channelIDs: []}\nresources: {mig: []}",
     ],

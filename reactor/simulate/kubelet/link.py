@@ -22,6 +22,7 @@ from reactor.simulate.kubelet.plugin import (
     ContainerAnswer,
     Device,
     DeviceNode,
+    Mount,
     KubeletGone,
     Options,
     PluginError,
@@ -197,4 +198,8 @@ def _device(listed: Listed, topology: bool) -> Device:
 
 
 def _answer(answer: Answer) -> ContainerAnswer:
-    return ContainerAnswer(envs=answer.envs, devices=tuple(DeviceNode(*each) for each in answer.devices))
+    return ContainerAnswer(
+        envs=answer.envs,
+        mounts=tuple(Mount(*each) for each in answer.mounts),
+        devices=tuple(DeviceNode(*each) for each in answer.devices),
+    )
