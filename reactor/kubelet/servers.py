@@ -6,6 +6,7 @@ and answers a probe of our own before anybody is told of it.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
@@ -29,6 +30,8 @@ _LONGEST_PATH = 107
 _BIND = 5.0
 _PROBE = 2.0
 """Seconds within which our own socket has to answer."""
+_FRESH = 1.0
+"""Seconds for which the probe of ``serve`` counts for ``register``: a kubelet that is back waits for one, not two."""
 
 
 class PluginServers:
@@ -40,6 +43,8 @@ class PluginServers:
         self._kubelet = os.path.abspath(kubelet_socket)
         self._listeners: dict[ResourceName, Listener] = {}  # belongs to the asyncio side
         self._sockets: dict[ResourceName, str] = {}
+        self._probed: dict[str, float] = {}
+        """When each socket that is served answered first."""
         self._swept = False
 
     def sockets(self) -> Mapping[ResourceName, str]:
@@ -71,11 +76,12 @@ class PluginServers:
             await self.close(resource)
             raise
         self._sockets[resource] = socket
+        self._probed[socket] = trio.current_time()
         return socket
 
     async def close(self, resource: ResourceName) -> None:
         """End a resource's server with its connections; nothing happens if there is none."""
-        self._sockets.pop(resource, None)
+        self._probed.pop(self._sockets.pop(resource, ""), None)
         await self._door.call(self._stop, resource)
 
     async def register(self, resource: ResourceName, socket: str, deadline: float = 12.0) -> None:
@@ -83,8 +89,14 @@ class PluginServers:
 
         Never to be called while a stream of this socket is live: up to 1.36 that ends both, or forgets the live one.
         """
-        await self._door.call(calls.probe, os.path.join(self._directory, socket), _PROBE)
+        path = os.path.join(self._directory, socket)
+        if not self._just_answered(socket, path):
+            await self._door.call(calls.probe, path, _PROBE)
         await self._door.call(calls.register, self._kubelet, resource, socket, deadline)
+
+    def _just_answered(self, socket: str, path: str) -> bool:
+        fresh = trio.current_time() - self._probed.get(socket, -math.inf) < _FRESH
+        return fresh and os.path.exists(path)  # a kubelet that starts sweeps the directory
 
     def post(self, snapshot: Snapshot) -> None:
         """Hand a snapshot over; it is in force once a later ``settle`` has returned."""

@@ -119,6 +119,7 @@ async def test_allocate_answers_each_request() -> None:
         one.servers.post(snapshot(offer(group(0), group(1))))
         with client(one.path(await one.servers.serve(GPU))) as peer:
             reply = peer.allocate([ID0], [ID1])
+        await one.servers.settle()  # the answer goes before its report, and a call after both
         assert [dict(answer.envs) for answer in reply.container_responses] == [
             {"NVIDIA_VISIBLE_DEVICES": ID0},
             {"NVIDIA_VISIBLE_DEVICES": ID1},
