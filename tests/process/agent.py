@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,12 @@ class Agent:
         """What it wrote to stderr: nothing, if all is well."""
         return self._complaints.read_text()
 
+    def take_complaints(self) -> str:
+        """The same, where it was to be expected."""
+        text = self.complaints
+        self._complaints.write_text("")
+        return text
+
     async def follow(self) -> None:
         """Read the log to its end. A line that the schema does not know fails the test."""
         assert self.process.stdout is not None
@@ -69,14 +76,17 @@ class Agent:
         document: Document = json.loads(body)
         return document
 
-    async def answers(self) -> Document:
-        """The document as soon as somebody answers: the admin socket is there before the first log line, nearly."""
-        with trio.fail_after(PATIENCE):
-            while True:
-                try:
-                    return await self.state()
-                except NoAgent:
+    async def shows(self, holds: Callable[[Document], bool] = lambda state: True) -> Document:
+        """The document, once it is there and this holds. What has a log line is better waited for in the log."""
+        try:
+            with trio.fail_after(PATIENCE):
+                while True:
+                    with suppress(NoAgent):
+                        if holds(state := await self.state()):
+                            return state
                     await trio.sleep(0.02)
+        except trio.TooSlowError:
+            raise AssertionError(f"never so in the state, after:\n{self.log}") from None
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -27,6 +27,19 @@ def shared(replicas: int) -> str:
     return f"version: v1\nsharing:\n  timeSlicing:\n    resources:\n      - {{name: {GPU}, replicas: {replicas}}}\n"
 
 
+@asynccontextmanager
+async def kubelet_at(root: Path) -> AsyncIterator[tuple[GrpcKubelet, Story]]:
+    """A kubelet that is up, and what it sees: registered, listed, stream.ended and so on."""
+    seen, token = Story(), trio.lowlevel.current_trio_token()
+
+    def see(name: str, fields: dict[str, object]) -> None:
+        token.run_sync_soon(seen.add, {"event": name, **fields})
+
+    async with open_kubelet(root, Traits(), seen=see) as kubelet:
+        await kubelet.start()
+        yield kubelet, seen
+
+
 class Node:
     """Made by ``Node.opened``: a kubelet that is up, and two GPUs."""
 
@@ -35,7 +48,6 @@ class Node:
         self.kubelet = kubelet
         self.gpus = gpus
         self.seen = seen
-        """What the kubelet saw: registered, listed, stream.ended and so on."""
         self.config = root / "config" / "config.yaml"
         self.state_dir = root / "state"
         self.admin = root / "agent.sock"
@@ -45,18 +57,12 @@ class Node:
     @classmethod
     @asynccontextmanager
     async def opened(cls, root: Path, nursery: trio.Nursery) -> AsyncIterator[Node]:
-        seen, token = Story(), trio.lowlevel.current_trio_token()
-
-        def see(name: str, fields: dict[str, object]) -> None:
-            token.run_sync_soon(seen.add, {"event": name, **fields})
-
         gpus = Hardware("2xH100")
         machine = root / "machine"
         machine.mkdir()
         lay_out(gpus, machine)
         await nursery.start(Host(gpus, machine / "nvml.sock").run)
-        async with open_kubelet(root / "kubelet", Traits(), seen=see) as kubelet:
-            await kubelet.start()
+        async with kubelet_at(root / "kubelet") as (kubelet, seen):
             node = cls(root, nursery, kubelet, gpus, seen)
             node.config.parent.mkdir()
             node.config.write_text(WHOLE)
@@ -116,9 +122,13 @@ class Node:
         return agent
 
     async def allocate(self, name: str, count: int, resource: str = GPU) -> str:
-        """Run a pod; why it was refused, empty if it runs."""
+        """Run a pod; why it was refused, empty if it runs and has its devices."""
+        before = await self.kubelet.held(resource)
         with trio.fail_after(10):
             pod = await self.kubelet.run_pod(name, {resource: count})
+        if not pod.message:
+            # A kubelet that has not read a list yet runs a pod without its devices, and says nothing.
+            assert len(await self.kubelet.held(resource) - before) == count
         return pod.message
 
     async def served(self) -> str:

@@ -128,7 +128,7 @@ async def test_it_ends_while_it_waits_for_another_agent(node: Node) -> None:
 
 async def test_it_ends_when_the_signal_comes_before_anything_else(node: Node) -> None:
     agent = await node.start()
-    await agent.answers()
+    await agent.shows()
     assert (await agent.end()).code == 0
 
 

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 import trio
 
+from reactor.aio import open_door
+from reactor.kubelet.servers import PluginServers
+from reactor.model.ids import ResourceName
 from tests.process.agent import Agent
-from tests.process.node import GPU, Node
+from tests.process.node import GPU, Node, shared
+from tests.simulate.kubelet.agent import Notes, desk, snapshot
 
 APART = float(os.environ.get("REACTOR_KUBELET_RESTARTS_APART", "0.2"))
 """Seconds between restarts; ``.ci/run`` sets 1, as the case says."""
@@ -60,3 +64,35 @@ async def one_restart(node: Node) -> None:
     await node.kubelet.restart()
     await node.seen.until("listed", after=seen, resource=GPU, healthy=2)
     await trio.sleep_until(begun + APART)
+
+
+async def test_a_foreign_plugin_with_the_same_resource_is_named_and_not_fought(node: Node) -> None:
+    """KBL-06"""
+    resource = ResourceName(GPU)
+    async with open_door() as door:
+        foreign = PluginServers(
+            door, desk(Notes()), directory=node.kubelet.directory, kubelet_socket=node.kubelet.socket
+        )
+        foreign.post(snapshot("nvidia0", "nvidia1", "nvidia2"))
+        await foreign.register(resource, await foreign.serve(resource))
+        await node.seen.until("listed", resource=GPU, healthy=3)
+        agent = await node.start()
+        await node.seen.until("listed", resource=GPU, healthy=2)
+        await agent.settled()
+        foreign.post(snapshot("nvidia0", "nvidia1", "nvidia2", revision=2))
+        await node.seen.until("listed", resource=GPU, healthy=3, count=2)
+
+        why = await node.allocate("unlucky", 1)
+        assert "InvalidArgument" in why
+        assert f"unknown device nvidia0: does another device plugin register {GPU} as well?" in why
+        await agent.log.until("allocation.refused", ids=["nvidia0"], faulty=0)
+
+        node.config.write_text(shared(2))  # its next list takes the resource over, on the stream that it has
+        await node.seen.until("listed", resource=GPU, healthy=4)
+        assert await node.allocate("lucky", 1) == ""
+        assert len(node.seen.of("registered")) == 2, "each registered once"
+        assert node.seen.of("stream.ended") == []
+        await foreign.aclose(1)
+    # A kubelet up to 1.36 takes down whoever has the place by now: the agent comes back by itself.
+    await node.seen.until("registered", count=3)
+    await node.seen.until("listed", healthy=4, unhealthy=0)
