@@ -17,12 +17,11 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 import trio
 
-from reactor import allocate
+from reactor import __version__, allocate
 from reactor import events as e
 from reactor.aio import Door, living, open_door
 from reactor.bus import Bus, Source
@@ -150,7 +149,7 @@ def _begin(settings: Settings, run: str, bus: Bus, file: StateFile) -> None:
     """The first facts: who starts, and what an earlier life remembered."""
     policy = policy_from_environment(settings.environment)
     started = e.AgentStarted(
-        version=version("gpu-reactor"),
+        version=__version__,
         run=run,
         boot=_boot_id(),
         simulated=bool(settings.simulate_nvml),

@@ -106,7 +106,7 @@ def _call(run: Callable[[Namespace], int], args: Namespace) -> int:
 
 
 def _print_version(args: Namespace) -> int:
-    from importlib.metadata import version
+    from reactor import __version__
 
-    print(f"gpu-reactor {version('gpu-reactor')}")
+    print(f"gpu-reactor {__version__}")
     return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import trio
 
@@ -9,8 +11,10 @@ from reactor.model.gpu import DriverState, Gpu, Inventory
 from reactor.model.ids import GpuUuid, PciAddress
 from reactor.nvml import wire
 from reactor.nvml.interface import NvmlUnavailable
-from reactor.nvml.library import Record
 from reactor.nvml.notes import Note, NotesLost
+
+if TYPE_CHECKING:  # NVML is loaded in the worker, not in the agent
+    from reactor.nvml.library import Record
 
 NOTES = 8192
 """Notes that are kept for a reader who does not come; more than that and a rescan is the better news."""

@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reactor.nvml.library import Library, Record, WaitFailed
-
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 30.0
-FAILED_AFTER = 3
-"""Failures in a row from which on the GPUs count as unwatched."""
+from reactor.nvml.patience import FAILED_AFTER, FIRST_PAUSE, LONGEST_PAUSE
 
 
 class Watch:

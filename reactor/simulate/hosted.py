@@ -16,9 +16,7 @@ import trio
 
 from reactor.model.settings import Settings
 from reactor.nvml import Nvml, NvmlClient
-from reactor.simulate.nvml.files import lay_out
-from reactor.simulate.nvml.hardware import Hardware
-from reactor.simulate.nvml.host import Host, provider
+from reactor.simulate.nvml import provider
 
 
 @asynccontextmanager
@@ -26,8 +24,13 @@ async def simulated_nvml(settings: Settings) -> AsyncIterator[Nvml]:
     """The NVML client of an agent whose settings ask for simulated GPUs."""
     if "/" in settings.simulate_nvml:
         socket = Path(settings.simulate_nvml)
-        yield NvmlClient(provider=provider(socket), dev_root=socket.parent, sys_root=socket.parent / "sys")
+        yield NvmlClient(provider=provider(str(socket)), dev_root=socket.parent, sys_root=socket.parent / "sys")
         return
+    # Only here: an agent with a host beside it is as lean as one on real GPUs.
+    from reactor.simulate.nvml.files import lay_out
+    from reactor.simulate.nvml.hardware import Hardware
+    from reactor.simulate.nvml.host import Host
+
     with tempfile.TemporaryDirectory(prefix="gpu-reactor-sim-") as folder:
         root = Path(folder)
         hardware = Hardware(settings.simulate_nvml)

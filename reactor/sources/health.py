@@ -27,7 +27,7 @@ from reactor.events import (
 from reactor.model.condition import Placement
 from reactor.model.ids import PciAddress
 from reactor.nvml import Nvml, notes
-from reactor.nvml.watch import FAILED_AFTER, LONGEST_PAUSE
+from reactor.nvml.patience import FAILED_AFTER, LONGEST_PAUSE
 
 RECOVERY_ACTION_CHANGED = 154
 """The XID with which the driver says that it asks for another recovery action."""

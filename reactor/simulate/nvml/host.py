@@ -16,6 +16,7 @@ from pathlib import Path
 import trio
 
 from reactor.nvml.library import Stuck
+from reactor.simulate.nvml import provider
 from reactor.simulate.nvml.codes import TIMEOUT, Value
 from reactor.simulate.nvml.files import lay_out
 from reactor.simulate.nvml.hardware import Hardware
@@ -25,11 +26,6 @@ _WAIT = "nvmlEventSetWait_v2"
 _ACTIONS = frozenset(
     {"xid", "ecc", "recovery", "event", "lose", "find", "unplug", "plug", "swap", "hang", "fail", "mend", "set_driver"}
 )
-
-
-def provider(path: Path) -> str:
-    """What a worker is told in order to find the hardware behind this socket."""
-    return f"reactor.simulate.nvml.remote:library:{path}"
 
 
 class Host:
@@ -43,7 +39,7 @@ class Host:
     @property
     def provider(self) -> str:
         """What a worker is told in order to find this hardware."""
-        return provider(self.path)
+        return provider(str(self.path))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         self.path.unlink(missing_ok=True)
