@@ -42,7 +42,7 @@ from reactor.model.ids import DeviceId, ResourceName
 from reactor.model.kubelet import StreamId
 from reactor.model.settings import Settings
 from reactor.model.snapshot import Snapshot
-from reactor.nvml import Nvml, NvmlClient
+from reactor.nvml import Nvml
 from reactor.record.recorder import LogHandler, Recorder
 from reactor.record.writer import LogWriter
 from reactor.sources.config import ConfigSource
@@ -60,20 +60,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 Hardware = Callable[[Settings], AbstractAsyncContextManager[Nvml]]
 
 
-def main(settings: Settings, hardware: Hardware | None = None) -> int:
-    """Run the agent until a signal ends it; the exit code. ``hardware``: NVML other than the host's (simulated)."""
-    trio.run(_run, settings, hardware or host_nvml, strict_exception_groups=True)
-    return 0
-
-
-@asynccontextmanager
-async def host_nvml(settings: Settings) -> AsyncIterator[Nvml]:
-    """The host's NVML, behind the worker process."""
-    root = settings.container_driver_root
-    yield NvmlClient(driver_root=root, dev_root=root if (root / "dev").is_dir() else Path("/"))
-
-
-async def _run(settings: Settings, hardware: Hardware) -> None:
+async def run(settings: Settings, hardware: Hardware) -> None:
+    """Run the agent with its log on stdout until a signal ends it."""
     writer = LogWriter(1)
     try:
         await serve(settings, hardware, sink=writer, dropped=writer.dropped)

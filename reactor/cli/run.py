@@ -97,10 +97,10 @@ def run(args: Namespace) -> int:
         for line in str(exc).splitlines():
             print(f"gpu-reactor run: {line}", file=sys.stderr)
         return BAD_SETTING
-    from reactor import agent
+    from reactor import start
 
     if settings.simulate_nvml:
         from reactor.simulate.hosted import simulated_nvml
 
-        return agent.main(settings, simulated_nvml)
-    return agent.main(settings)
+        return start.main(settings, simulated_nvml)
+    return start.main(settings)
