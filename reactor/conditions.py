@@ -22,10 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from types import MappingProxyType
 from typing import Final
 
 from reactor.model.condition import WHOLE_GPU, Condition, FaultClass, Placement, Policy, XidClass
+from reactor.model.config import Health
 from reactor.model.gpu import FailureKind, Gpu, RecoveryAction
 from reactor.model.ids import GpuUuid, PciAddress
 
@@ -126,6 +128,19 @@ def _tokens(name: str, values: Mapping[str, str]) -> tuple[frozenset[int], bool,
         listed = ", ".join(map(str, sorted(numbers)))
         problems.append(f"{name}: all stands for every XID, so {listed} beside it says nothing: write one or the other")
     return frozenset(numbers), everything, tuple(problems)
+
+
+def in_force(environment: Policy, health: Health) -> Policy:
+    """The environment's word, and under it what the config says."""
+    return replace(
+        environment,
+        by_number={**dict(health.xids), **environment.by_number},
+        by_class={**dict(health.classes), **environment.by_class},
+        quiet_unknown=health.quiet_unknown,
+        quiet_unreachable=health.quiet_unreachable,
+        relapse_limit=health.relapse_limit,
+        relapse_window=health.relapse_window,
+    )
 
 
 def classify(policy: Policy, xid: int) -> XidClass:
@@ -267,8 +282,10 @@ def _fold(known: Condition, new: Condition) -> Condition:
 
 
 def relapsed(policy: Policy, lifted_at: Iterable[float], wall: float) -> bool:
-    """Whether a fault now is the third relapse in 24 hours, given when the GPU's earlier conditions were lifted."""
-    return sum(wall - at <= policy.relapse_window for at in lifted_at) >= policy.relapse_limit
+    """Whether a fault now is one relapse too many, given when the GPU's earlier conditions were lifted."""
+    return (
+        policy.relapse_limit > 0 and sum(wall - at <= policy.relapse_window for at in lifted_at) >= policy.relapse_limit
+    )
 
 
 # ---------------------------------------------------------------- lifting
@@ -370,9 +387,25 @@ def quiet_until(policy: Policy, conditions: Conditions) -> float | None:
     waits = [
         known.last + _quiet_time(policy, known)
         for known in conditions
-        if known.fault in _QUIET and not known.needs_person
+        if known.fault in _QUIET and not known.needs_person and isfinite(_quiet_time(policy, known))
     ]
     return min(waits, default=None)
+
+
+def relieved(policy: Policy, conditions: Conditions) -> Conditions:
+    """What the rules still hold against a GPU; the same object if they lift nothing.
+
+    A condition goes whose XID makes no GPU unhealthy any more. Nothing is judged anew: another class counts for the
+    XIDs to come, and a GPU that was healthy stays so.
+    """
+    kept = tuple(known for known in conditions if _condemns(policy, known))
+    return conditions if len(kept) == len(conditions) else kept
+
+
+def _condemns(policy: Policy, known: Condition) -> bool:
+    if known.reason not in _EVENTS:
+        return True
+    return classify(policy, _DOUBLE_BIT_ECC if known.xid is None else known.xid) in _FAULTS
 
 
 def replaced(places: Mapping[GpuUuid, PciAddress], gpus: Sequence[Gpu]) -> frozenset[GpuUuid]:

@@ -12,7 +12,7 @@ without it does not block: other members of deviceListStrategy next to one that 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reactor.model.config import (
@@ -22,6 +22,8 @@ from reactor.model.config import (
     DeviceSelector,
     FirstDevices,
     MigStrategy,
+    Select,
+    Selection,
     SharedResource,
 )
 from reactor.model.gpu import Gpu, MigMode
@@ -90,6 +92,7 @@ def make_plan(config: Config, gpus: Sequence[Gpu], reserved: Mapping[ResourceNam
     """
     homes, unlisted = _homes(config, gpus)
     shares, notices = _shares(config, homes)
+    notices = (*_unmatched(config.select, gpus), *notices)
     members: dict[ResourceName, list[_Member]] = {}
     for home, owned in homes.items():
         for gpu in owned:
@@ -137,6 +140,9 @@ def _obstacle(config: Config, gpu: Gpu) -> str:
     """Why this GPU cannot be handed out as the config asks; empty if it can."""
     if gpu.product in _DISPLAYS:
         return f"{gpu.product} drives the display"
+    unselected = _unselected(config.select, gpu)
+    if unselected:
+        return unselected
     flags = config.flags
     if not set(SERVED_STRATEGIES) & set(flags.device_list_strategy):
         asked = ", ".join(flags.device_list_strategy) or "none"
@@ -166,6 +172,48 @@ def matches(pattern: str, text: str) -> bool:
             return False
         at = found + len(part)
     return True
+
+
+# ---------------------------------------------------------------- selection
+
+
+def _unselected(select: Select, gpu: Gpu) -> str:
+    """Why ``select`` leaves this GPU out; empty if it does not."""
+    if select.exclude is not None:
+        named = _named_by(select.exclude, gpu)
+        if named:
+            return f"select.exclude names it ({named})"
+    if select.include is not None and not _named_by(select.include, gpu):
+        return "select.include does not name it"
+    return ""
+
+
+def _named_by(selection: Selection, gpu: Gpu) -> str:
+    """By which of its criteria a selection names this GPU; empty: by none."""
+    if gpu.index in selection.indices:
+        return f"index {gpu.index}"
+    if gpu.uuid in selection.uuids:
+        return "its UUID"
+    if gpu.pci in selection.pci:
+        return f"PCI address {gpu.pci}"
+    pattern = next((pattern for pattern in selection.products if matches(pattern, gpu.product)), None)
+    return "" if pattern is None else f"{gpu.product} matches {pattern!r}"
+
+
+def _unmatched(select: Select, gpus: Sequence[Gpu]) -> Iterator[str]:
+    """What ``select`` names and this node does not have."""
+    for key, selection in (("include", select.include), ("exclude", select.exclude)):
+        if selection is None:
+            continue
+        lacking: dict[str, list[str]] = {
+            "indices": list(map(str, sorted(selection.indices - {gpu.index for gpu in gpus}))),
+            "uuids": [*sorted(selection.uuids - {gpu.uuid for gpu in gpus})],
+            "pci": [*sorted(selection.pci - {gpu.pci for gpu in gpus})],
+            "products": [one for one in selection.products if not any(matches(one, gpu.product) for gpu in gpus)],
+        }
+        for criterion, names in lacking.items():
+            if names:
+                yield f"select.{key}.{criterion}: this node has no GPU {', '.join(names)}"
 
 
 # ---------------------------------------------------------------- sharing

@@ -144,7 +144,10 @@ class State:
     """Counts the times a person asked to read the config and scan again (SIGHUP)."""
     resync: float = 30.0
     """Seconds between scans that nothing asked for."""
+    environment: Policy = field(default_factory=Policy)
+    """What the environment says of XIDs."""
     policy: Policy = field(default_factory=Policy)
+    """What XIDs mean now: the environment's word, and under it the config's."""
 
     config: ConfigState = ConfigState()
     driver: DriverStatus = DriverStatus()

@@ -14,16 +14,20 @@ from reactor.config.effective import settings
 from reactor.config.overrides import lay_over
 from reactor.config.problems import Problems
 from reactor.config.read import Plain, Reader, describe
-from reactor.config.schema import File, FileFlags, Replicated, Sharing
+from reactor.config.schema import File, FileFlags, GpuSelection, HealthSection, Replicated, Sharing, XidLists
 from reactor.config.unserved import unserved
+from reactor.model.condition import XidClass
 from reactor.model.config import (
     Config,
     ConfigProblem,
     DeviceListStrategy,
     DeviceSelector,
     Flags,
+    Health,
     Imex,
     ResourcePattern,
+    Select,
+    Selection,
     Setting,
     SharedResource,
     TimeSlicing,
@@ -93,6 +97,7 @@ def _read(root: Node, problems: Problems) -> Plain:
     for name, sharing in (("timeSlicing", file.sharing.time_slicing), ("mps", file.sharing.mps)):
         if sharing is not None:
             _check_doubled(sharing, f"sharing.{name}", reader)
+    _check_xids(file.health.xids, reader)
     if {"sharing.timeSlicing", "sharing.mps"} <= reader.marks.keys():
         problems.add(reader.marks["sharing.mps"], "sharing.mps", "timeSlicing and mps exclude each other: keep one")
     return written
@@ -114,6 +119,22 @@ def _check_doubled(sharing: Sharing, path: str, reader: Reader) -> None:
             line = reader.marks[f"{path}.resources[{first}].name"].line
             reader.problems.add(reader.marks[where], where, _doubled(entry, first, line))
         others.append((index, selector))
+
+
+def _check_xids(lists: XidLists, reader: Reader) -> None:
+    """No XID is in two classes, and none is told of for the same class twice."""
+    earlier: dict[int, str] = {}
+    for name, written in msgspec.structs.asdict(lists).items():
+        path = f"health.xids.{name}"
+        for index, item in zip(reader.kept.get(path, ()), written, strict=True):
+            where = f"{path}[{index}]"
+            numbers = values.xids([item])
+            first = next((number for number in numbers if number in earlier), None)
+            if first is not None:
+                line = reader.marks[earlier[first]].line
+                message = f"XID {first} has a class already, {earlier[first]} on line {line}: keep one"
+                reader.problems.add(reader.marks[where], where, message)
+            earlier |= dict.fromkeys(numbers, where)
 
 
 def _doubled(entry: Replicated, first: int, line: int) -> str:
@@ -140,6 +161,8 @@ def _config(file: File) -> Config:
         time_slicing=TimeSlicing() if slicing is None else _time_slicing(slicing),
         mps=frozenset() if mps is None else _names(mps),
         imex=Imex(channels=tuple(file.imex.channel_ids), required=file.imex.required),
+        select=Select(include=_selection(file.select.include), exclude=_selection(file.select.exclude)),
+        health=_health(file.health),
         holds=file.holds,
     )
     return replace(config, unserved=tuple(unserved(file, config)))
@@ -166,6 +189,29 @@ def _time_slicing(sharing: Sharing) -> TimeSlicing:
             )
             for entry in sharing.resources
         ),
+    )
+
+
+def _selection(written: GpuSelection | None) -> Selection | None:
+    if written is None:
+        return None
+    return Selection(
+        indices=frozenset(written.indices),
+        uuids=frozenset(map(values.uuid, written.uuids)),
+        pci=frozenset(map(values.pci, written.pci)),
+        products=tuple(written.products),
+    )
+
+
+def _health(section: HealthSection) -> Health:
+    lists, classes = msgspec.structs.asdict(section.xids), msgspec.structs.asdict(section.classes)
+    return Health(
+        xids=tuple(sorted((number, XidClass(name)) for name, xids in lists.items() for number in values.xids(xids))),
+        classes=tuple((XidClass(name), given) for name, given in classes.items() if given is not None),
+        quiet_unknown=values.seconds(section.quiet_times.unknown),
+        quiet_unreachable=values.seconds(section.quiet_times.unreachable),
+        relapse_limit=section.relapses.limit,
+        relapse_window=values.seconds(section.relapses.window),
     )
 
 

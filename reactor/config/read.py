@@ -59,7 +59,10 @@ class Reader:
             )
             return BAD
         if member is not kind:
-            return self._checked(self._read(node, member, path), rule, node, path)
+            before = len(self.problems)
+            value = self._read(node, member, path)
+            # Of a value with a fault inside, what is left says nothing about the whole.
+            return value if len(self.problems) > before else self._checked(value, rule, node, path)
         match node:
             case MapNode() if isinstance(kind, inspect.StructType):
                 return self._struct(node, kind, path)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from reactor.config import values
+from reactor.model.condition import XidClass
 from reactor.model.config import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, HoldsPolicy, MigStrategy
 
 
@@ -73,6 +74,11 @@ DeviceListStrategies: TypeAlias = Annotated[
 Duration: TypeAlias = Annotated[
     str,
     _rule("a duration with its unit, such as 60s or 1m30s, or the word infinite", values.check_duration),
+]
+Window: TypeAlias = Annotated[str, _rule("a duration with its unit, such as 24h", values.check_window)]
+Xids: TypeAlias = list[
+    Annotated[int, Meta(ge=1, le=values.MAX_XID), _rule("an XID such as 79", values.check_xid)]
+    | Annotated[str, _rule("a range such as 144-150", values.check_xid_range, "^[0-9]+-[0-9]+$")]
 ]
 Version: TypeAlias = Annotated[str, _rule("the text v1", values.check_version, "^(v1)?$")]
 
@@ -242,6 +248,89 @@ class Cdi(_Section, frozen=True, kw_only=True):
     disable_hooks: Annotated[list[CdiHook], Meta(description="Hooks that are left out; all leaves out every one.")] = []
 
 
+class XidLists(_Section, frozen=True, kw_only=True):
+    """XIDs by number, each in the class that it shall have."""
+
+    application: Annotated[Xids, Meta(description="A fault of the program: recorded, the GPU stays healthy.")] = []
+    ignore: Annotated[Xids, Meta(description="Recorded, nothing else.")] = []
+    reset: Annotated[Xids, Meta(description="Unhealthy until the GPU was reset.")] = []
+    restart: Annotated[Xids, Meta(description="Unhealthy until the node has booted anew.")] = []
+    hardware: Annotated[Xids, Meta(description="Unhealthy until a person says otherwise, or it is replaced.")] = []
+    unknown: Annotated[Xids, Meta(description="Unhealthy until the GPU answers well and has been quiet.")] = []
+
+
+class XidClasses(_Section, frozen=True, kw_only=True):
+    """Whole classes of the table, each read as another one. A number in xids goes before."""
+
+    application: Annotated[XidClass | None, Meta(description="What application XIDs count as.")] = None
+    ignore: Annotated[XidClass | None, Meta(description="What ignored XIDs count as.")] = None
+    reset: Annotated[XidClass | None, Meta(description="What XIDs that want a reset count as.")] = None
+    restart: Annotated[XidClass | None, Meta(description="What XIDs that want a new boot count as.")] = None
+    hardware: Annotated[XidClass | None, Meta(description="What XIDs that want a person count as.")] = None
+    unknown: Annotated[XidClass | None, Meta(description="What XIDs that are in no class count as.")] = None
+
+
+class QuietTimes(_Section, frozen=True, kw_only=True):
+    """How long nothing new must be heard of a fault that time may lift. infinite: time lifts nothing."""
+
+    unknown: Annotated[Duration, Meta(description="After an XID of class unknown.")] = "60s"
+    unreachable: Annotated[Duration, Meta(description="After a GPU did not answer.")] = "5s"
+
+
+class Relapses(_Section, frozen=True, kw_only=True):
+    """When a GPU that fails again and again needs a person."""
+
+    limit: Annotated[
+        Annotated[int, Meta(ge=0, le=100), _rule("a whole number from 0 to 100", values.check_limit)],
+        Meta(description="A fault after so many lifted ones is kept until a person clears it. 0: never."),
+    ] = 3
+    window: Annotated[Window, Meta(description="Time in which they count.")] = "24h"
+
+
+class HealthSection(_Section, frozen=True, kw_only=True):
+    """What makes a GPU unhealthy. The variables DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS go before it."""
+
+    xids: Annotated[XidLists, Meta(description="XIDs by number, each in the class that it shall have.")] = XidLists()
+    classes: Annotated[XidClasses, Meta(description="Whole classes, each read as another one.")] = XidClasses()
+    quiet_times: Annotated[QuietTimes, Meta(description="Quiet times of faults that time may lift.")] = QuietTimes()
+    relapses: Annotated[Relapses, Meta(description="When a GPU that fails again needs a person.")] = Relapses()
+
+
+class GpuSelection(_Section, frozen=True, kw_only=True):
+    """GPUs that any of these names."""
+
+    indices: Annotated[
+        list[Annotated[int, Meta(ge=0), _rule("an index of 0 or more", values.check_index)]],
+        Meta(description="NVML indices. They move when a GPU goes: UUIDs and addresses stay."),
+    ] = []
+    uuids: Annotated[
+        list[Annotated[str, _rule("a UUID such as GPU-...", values.check_uuid, "^GPU-")]], Meta(description="UUIDs.")
+    ] = []
+    pci: Annotated[
+        list[Annotated[str, _rule("a PCI address such as 0000:3b:00.0", values.check_pci)]],
+        Meta(description="PCI addresses, as sysfs or nvidia-smi has them."),
+    ] = []
+    products: Annotated[
+        list[Annotated[str, Meta(min_length=1), _rule("a pattern such as *T4*", values.check_pattern)]],
+        Meta(description="Product names, whole and with their case; * stands for any run of characters."),
+    ] = []
+
+
+class SelectSection(_Section, frozen=True, kw_only=True):
+    """Which GPUs are listed at all. One that is not is told of with the reason; ids that pods hold stay until free."""
+
+    include: Annotated[
+        GpuSelection | None,
+        Meta(description="Only these. Left out: all."),
+        _rule("a mapping of indices, uuids, pci and products", values.check_selection),
+    ] = None
+    exclude: Annotated[
+        GpuSelection | None,
+        Meta(description="Not these, also where include names them."),
+        _rule("a mapping of indices, uuids, pci and products", values.check_selection),
+    ] = None
+
+
 class File(_Section, frozen=True, kw_only=True):
     """Config of gpu-reactor: the k8s-device-plugin v1 file as it is, read strictly, and our own sections."""
 
@@ -251,6 +340,8 @@ class File(_Section, frozen=True, kw_only=True):
     sharing: Annotated[SharingModes, Meta(description="How GPUs are shared.")] = SharingModes()
     imex: Annotated[Imex, Meta(description="IMEX channels.")] = Imex()
     cdi: Annotated[Cdi, Meta(description="How CDI specs are made.")] = Cdi()
+    select: Annotated[SelectSection, Meta(description="Which GPUs are listed at all.")] = SelectSection()
+    health: Annotated[HealthSection, Meta(description="What makes a GPU unhealthy.")] = HealthSection()
     holds: Annotated[
         HoldsPolicy,
         Meta(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from reactor.config.problems import nearest, quote
@@ -12,7 +13,7 @@ from reactor.model.config import (
     FirstDevices,
     ListedDevices,
 )
-from reactor.model.ids import GpuUuid, ResourceName
+from reactor.model.ids import GpuUuid, PciAddress, ResourceName
 
 PREFIX = "nvidia.com/"
 MIG_PREFIX = "nvidia.com/mig-"
@@ -29,6 +30,11 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
 _MIG_INDEX = re.compile(r"(?:0|[1-9][0-9]{0,3}):(?:0|[1-9][0-9]{0,3})")
 _GPU_UUID = re.compile(rf"GPU-{_HEX_UUID}")
 _MIG_UUID = re.compile(rf"MIG-{_HEX_UUID}|MIG-GPU-{_HEX_UUID}/[0-9]{{1,4}}/[0-9]{{1,4}}")
+_PCI = re.compile(
+    r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}:[01][0-9a-fA-F])(?:\.([0-7]))?",
+)
+_XID_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})")
+MAX_XID = 9999
 _DURATION = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,9})?(?:ns|us|µs|μs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -114,6 +120,66 @@ def check_resources(value: object) -> str | None:
     return None if value else "the list is empty: name at least one resource, or leave the section out"
 
 
+def check_xid(value: object) -> str | None:
+    if isinstance(value, int) and not 1 <= value <= MAX_XID:
+        return f"an XID is a number from 1 to {MAX_XID}, got {value}"
+    return None
+
+
+def check_xid_range(value: object) -> str | None:
+    text = str(value)
+    match = _XID_RANGE.fullmatch(text)
+    if match is None:
+        return f"{quote(text)} is no XID such as 79 and no range such as 144-150"
+    low, high = int(match[1]), int(match[2])
+    if not 1 <= low <= high <= MAX_XID:
+        return f"a range of XIDs goes up, from 1 to {MAX_XID} at most, got {quote(text)}"
+    return None
+
+
+def xids(written: list[int | str]) -> list[int]:
+    """Every number of a list of XIDs and ranges, after its checks."""
+    numbers: list[int] = []
+    for item in written:
+        low, _, high = str(item).partition("-")
+        numbers.extend(range(int(low), int(high or low) + 1))
+    return numbers
+
+
+def check_limit(value: object) -> str | None:
+    return None if isinstance(value, int) and 0 <= value <= 100 else f"must be from 0 to 100, got {value}"
+
+
+def check_uuid(value: object) -> str | None:
+    return None if _GPU_UUID.fullmatch(str(value)) else f"{quote(str(value))} is no GPU-<uuid>"
+
+
+def check_pci(value: object) -> str | None:
+    if _PCI.fullmatch(str(value)):
+        return None
+    return f"{quote(str(value))} is no PCI address such as 0000:3b:00.0"
+
+
+def uuid(text: str) -> GpuUuid:
+    """As NVML spells it: in lower case."""
+    return GpuUuid("GPU-" + text[4:].lower())
+
+
+def pci(text: str) -> PciAddress:
+    """As sysfs spells it: lower case, a domain of 4 digits, the function; nvidia-smi has 8 and capitals."""
+    match = _PCI.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    domain, rest, function = match.groups()
+    return PciAddress(f"{int(domain or '0', 16):04x}:{rest.lower()}.{function or '0'}")
+
+
+def check_selection(value: object) -> str | None:
+    if isinstance(value, dict) and not any(value.values()):
+        return "it names no GPU: name some, or leave the key out"
+    return None
+
+
 def check_channels(value: object) -> str | None:
     return None if value in ([], [0]) else f"must be [] or [0], got {value}"
 
@@ -139,8 +205,20 @@ def check_duration(value: object) -> str | None:
         return f"a duration needs its unit: write {text}s"
     if not _DURATION.fullmatch(text):
         return f"{quote(text)} is no duration such as 60s, 1m30s or infinite (units: h, m, s, ms)"
-    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
-    return None if seconds >= 1 else f"must be 1s or more, got {quote(text)}"
+    return None if seconds(text) >= 1 else f"must be 1s or more, got {quote(text)}"
+
+
+def check_window(value: object) -> str | None:
+    if str(value).casefold() == "infinite":
+        return "must have an end, such as 24h"
+    return check_duration(value)
+
+
+def seconds(text: str) -> float:
+    """A duration after its checks; infinite has no end."""
+    if text.casefold() == "infinite":
+        return math.inf
+    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
 
 
 def selector(devices: str | int | list[int | str]) -> DeviceSelector:
@@ -152,8 +230,7 @@ def selector(devices: str | int | list[int | str]) -> DeviceSelector:
     words = [str(item) for item in devices]
     return ListedDevices(
         indices=frozenset(int(word) for word in words if _INDEX.fullmatch(word)),
-        # NVML spells UUIDs in lower case.
-        uuids=frozenset(GpuUuid("GPU-" + word[4:].lower()) for word in words if _GPU_UUID.fullmatch(word)),
+        uuids=frozenset(uuid(word) for word in words if _GPU_UUID.fullmatch(word)),
         mig=frozenset(word for word in words if _MIG_INDEX.fullmatch(word) or _MIG_UUID.fullmatch(word)),
     )
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from reactor.model.ids import GpuUuid, ResourceName
+from reactor.model.condition import XidClass
+from reactor.model.ids import GpuUuid, PciAddress, ResourceName
 
 Plain: TypeAlias = "bool | int | float | str | tuple[Plain, ...] | Mapping[str, Plain] | None"
 """A value as JSON knows it."""
@@ -160,6 +161,43 @@ class Imex:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Section ``health``: what differs from the table of XIDs and from the times of ``condition.Policy``."""
+
+    xids: tuple[tuple[int, XidClass], ...] = ()
+    """By number."""
+    classes: tuple[tuple[XidClass, XidClass], ...] = ()
+    """Class of the table -> class in force."""
+    quiet_unknown: float = 60.0
+    """Seconds; infinite: time lifts nothing."""
+    quiet_unreachable: float = 5.0
+    relapse_limit: int = 3
+    """0: never."""
+    relapse_window: float = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """GPUs that any of these names."""
+
+    indices: frozenset[int] = frozenset()
+    uuids: frozenset[GpuUuid] = frozenset()
+    pci: frozenset[PciAddress] = frozenset()
+    products: tuple[str, ...] = ()
+    """Patterns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """Section ``select``: which GPUs are listed at all."""
+
+    include: Selection | None = None
+    """None: all."""
+    exclude: Selection | None = None
+    """Goes before ``include``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unserved:
     """A key that is valid upstream and that this version reads without acting on it."""
 
@@ -180,6 +218,8 @@ class Config:
     mps: frozenset[ResourceName] = frozenset()
     """Resources that ``sharing.mps`` names: not served yet, so not advertised (never as whole GPUs)."""
     imex: Imex = Imex()
+    select: Select = Select()
+    health: Health = Health()
     holds: HoldsPolicy = HoldsPolicy.WAIT
     unserved: tuple[Unserved, ...] = field(default=())
     settings: tuple[Setting, ...] = field(default=(), compare=False, repr=False)

@@ -38,8 +38,11 @@ def _sourced(change: ConfigChange, config: Config) -> ConfigChange:
         if parts[0] == section and parts[-1].casefold() == key:
             source = " ".join(filter(None, (setting.source.value, setting.name)))
             return replace(change, path=f"{setting.path}{bracket}{rest}", source=source)
-    # A key that a section had and has no more: what holds is the default.
-    return replace(change, source=Source.DEFAULT.value) if config.settings else change
+    if not config.settings:
+        return change
+    # What a section comes to is not always one key of it; and what it had and has no more is the default.
+    inside = [setting.source.value for setting in config.settings if setting.path.split(".")[0] == section]
+    return replace(change, source=next((one for one in inside if one != Source.DEFAULT), Source.DEFAULT.value))
 
 
 def _differences(path: str, before: object, after: object) -> Iterator[ConfigChange]:

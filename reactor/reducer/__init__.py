@@ -82,7 +82,7 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:
         case e.AgentWaiting():
             return begin(state, event, "agent.waiting", fact.reason)
         case e.ConfigRead():
-            return configs.config_read(state, event, fact)
+            return gpus.rules_changed(configs.config_read(state, event, fact), event)
         case e.ConfigRejected():
             return configs.config_rejected(state, event, fact)
         case e.InventoryTaken():
@@ -161,6 +161,7 @@ def _started(state: State, event: e.Event, fact: e.AgentStarted) -> State:
         run=fact.run,
         boot=fact.boot,
         simulated=fact.simulated,
+        environment=fact.policy,
         policy=fact.policy,
         resync=fact.resync,
         started_wall=event.wall,
@@ -179,7 +180,7 @@ def _restored(state: State, event: e.Event, fact: e.StateRestored) -> State:
     if fact.config is not None and state.config.config is None:
         config = replace(state.config, config=fact.config, digest=fact.config_digest, text=fact.config_text)
         state = configs.origin_restored(replace(state, config=config), event)
-    return replace(
+    state = replace(
         state,
         holds={hold.key: hold for hold in fact.holds} | dict(state.holds),
         freed=fact.freed or state.freed,
@@ -188,6 +189,7 @@ def _restored(state: State, event: e.Event, fact: e.StateRestored) -> State:
         pci=fact.pci or state.pci,
         kubelet=replace(state.kubelet, last=fact.kubelet),
     )
+    return gpus.rules_changed(state, event)
 
 
 def _refused(state: State, event: e.Event, fact: e.Refused) -> State:

@@ -141,6 +141,18 @@ def fault_cleared(state: State, fact: FaultCleared) -> State:
     return _places(replace(state, conditions=found, relapses=relapses))
 
 
+def rules_changed(state: State, event: Event) -> State:
+    """The config may say otherwise what XIDs mean: faults that are none any more are lifted, nothing is judged anew."""
+    if state.config.config is None:
+        return state
+    policy = rules.in_force(state.environment, state.config.config.health)
+    if policy == state.policy:
+        return state
+    found = {uuid: rules.relieved(policy, known) for uuid, known in state.conditions.items()}
+    state = _with(replace(state, policy=policy), found, state.relapses)
+    return _deadlines(_places(state), event)
+
+
 def _mark(state: State, event: Event, gpu: GpuUuid, condition: Condition | None) -> State:
     if condition is None or not _knows(state, gpu):
         return state
