@@ -27,6 +27,7 @@ GPU, SHARED = ResourceName("nvidia.com/gpu"), ResourceName("nvidia.com/gpu.share
 RESOURCES = (GPU, SHARED)
 UUIDS = tuple(GpuUuid(f"GPU-{letter * 8}-0000-0000-0000-000000000000") for letter in "abc")
 PODS = tuple(PodRef("default", f"pod-{number}") for number in range(3))
+LAST_PODS = tuple(PodRef("default", f"last-{number}") for number in range(3))
 FOREIGN = DeviceId("tpu-0")
 ONE_DEVICE_OF_EACH = tuple(DeviceId(gpu) for gpu in UUIDS)
 IDS = (*ONE_DEVICE_OF_EACH, *(DeviceId(f"{gpu}::{n}") for gpu in UUIDS for n in range(3)), FOREIGN)
@@ -114,10 +115,10 @@ nvml: st.SearchStrategy[e.Fact] = st.one_of(
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> tuple[PodDevices, ...]:
+def pods(draw: st.DrawFn, known: tuple[PodRef, ...] = PODS) -> tuple[PodDevices, ...]:
     """A List: an id has one pod at most."""
-    given = draw(st.dictionaries(st.tuples(resources, ids), st.sampled_from(PODS), max_size=4))
-    named = draw(st.frozensets(st.sampled_from(PODS))) | frozenset(given.values())
+    given = draw(st.dictionaries(st.tuples(resources, ids), st.sampled_from(known), max_size=4))
+    named = draw(st.frozensets(st.sampled_from(known))) | frozenset(given.values())
     return tuple(
         PodDevices(pod=pod, devices=tuple((*key, ()) for key, owner in given.items() if owner == pod))
         for pod in sorted(named)

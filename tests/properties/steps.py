@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from tests.properties.shapes import RESOURCES, Shape, broken_texts, shapes
+from tests.properties.shapes import Shape, broken_texts, shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class SlowRead:
 
 @dataclass(frozen=True, slots=True)
 class ResetStream:
-    resource: str
+    which: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,8 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class RunPod:
-    resource: str
+    which: int
+    """Of the resources that are served then."""
     count: int
     init: int = 0
 
@@ -230,58 +231,60 @@ Step = (
 )
 
 APPLICATION, UNKNOWN, RESET, RESTART = 31, 9999, 48, 79
-_gpu = st.integers(0, 3)
-_resource = st.sampled_from((RESOURCES[0], RESOURCES[0], RESOURCES[1], RESOURCES[2]))
-_pods = st.one_of(
-    st.builds(RunPod, _resource, st.integers(1, 3)),
-    st.builds(RunPod, _resource, st.integers(1, 2), st.integers(1, 3)),
-)
-_moments = st.sampled_from((0.0, 0.01, 0.3, 1.0, 2.5, 5.0, 5.5, 12.0, 31.0, 120.0))
-_which = st.integers(0, 3)
+Steps = st.SearchStrategy[Step]
 
-ordinary: st.SearchStrategy[Step] = st.one_of(
-    st.builds(Edit, shapes),
-    st.builds(Edit, shapes),
-    st.builds(Pass, _moments),
-    _pods,
-    _pods,
-    st.builds(EndPod, _which),
-    st.builds(DeletePod, _which),
+
+def mixed(*weighted: tuple[int, Steps]) -> Steps:
+    """One of these, so many times out of the sum (``one_of`` would weigh them by how many kinds each has)."""
+    return st.sampled_from([steps for weight, steps in weighted for _ in range(weight)]).flatmap(lambda steps: steps)
+
+
+_gpu = st.integers(0, 3)
+_which = st.integers(0, 3)
+edits: Steps = st.builds(Edit, shapes)
+moments: Steps = st.builds(Pass, st.sampled_from((0.0, 0.01, 0.3, 1.0, 2.5, 5.0, 5.5, 12.0, 31.0, 120.0)))
+pods: Steps = mixed(
+    (3, st.builds(RunPod, _which, st.integers(1, 3))),
+    (1, st.builds(RunPod, _which, st.integers(1, 2), st.integers(1, 3))),
+    (1, st.builds(EndPod, _which)),
+    (1, st.builds(DeletePod, _which)),
 )
-kubelet: st.SearchStrategy[Step] = st.one_of(
-    st.builds(RestartKubelet, st.sampled_from((0.0, 0.0, 0.05, 3.0)), st.booleans(), st.booleans()),
-    st.builds(EndKubelet, st.booleans()),
-    st.builds(StartKubelet),
-    st.builds(AnswerApi),
-    st.builds(RefuseRegister, st.integers(1, 3)),
-    st.builds(SlowRegister, st.sampled_from((0.0, 0.5, 15.0))),
-    st.builds(SlowRead, st.sampled_from((0.0, 0.5, 3.0))),
-    st.builds(ResetStream, _resource),
-    st.builds(SweepSockets),
-    st.builds(StopReading),
-    st.builds(ReadAgain),
-    st.builds(HoldAllocate, st.booleans()),
-    st.builds(ReleaseAllocate),
+kubelet: Steps = mixed(
+    (3, st.builds(RestartKubelet, st.sampled_from((0.0, 0.0, 0.05, 3.0)), st.booleans(), st.booleans())),
+    (1, st.builds(EndKubelet, st.booleans())),
+    (1, st.builds(StartKubelet)),
+    (1, st.builds(AnswerApi)),
+    (1, st.builds(RefuseRegister, st.integers(1, 3))),
+    (1, st.builds(SlowRegister, st.sampled_from((0.0, 0.5, 15.0)))),
+    (1, st.builds(SlowRead, st.sampled_from((0.0, 0.5, 3.0)))),
+    (1, st.builds(ResetStream, _which)),
+    (1, st.builds(SweepSockets)),
+    (1, st.builds(StopReading)),
+    (1, st.builds(ReadAgain)),
+    (2, st.builds(HoldAllocate, st.booleans())),
+    (1, st.builds(ReleaseAllocate)),
 )
-books: st.SearchStrategy[Step] = st.one_of(st.builds(SpoilCheckpoint), st.builds(LoseCheckpoint))
-gpus: st.SearchStrategy[Step] = st.one_of(
-    st.builds(Xid, _gpu, st.sampled_from((APPLICATION, UNKNOWN, RESET, RESTART))),
-    st.builds(Unplug, _gpu),
-    st.builds(Plug, _gpu),
-    st.builds(Lose, _gpu),
-    st.builds(Find, _gpu),
-    st.builds(Clear, _gpu),
-    st.builds(Hang, st.none() | _gpu, st.sampled_from((None, 1.0, 20.0))),
-    st.builds(FailCalls, _gpu, st.integers(1, 4)),
-    st.builds(Mend),
-    st.builds(Driver, st.booleans()),
+books: Steps = mixed((1, st.builds(SpoilCheckpoint)), (1, st.builds(LoseCheckpoint)))
+gpus: Steps = mixed(
+    (3, st.builds(Xid, _gpu, st.sampled_from((APPLICATION, UNKNOWN, RESET, RESTART)))),
+    (2, st.builds(Unplug, _gpu)),
+    (2, st.builds(Plug, _gpu)),
+    (1, st.builds(Lose, _gpu)),
+    (1, st.builds(Find, _gpu)),
+    (1, st.builds(Clear, _gpu)),
+    (1, st.builds(Hang, st.none() | _gpu, st.sampled_from((None, 1.0, 20.0)))),
+    (1, st.builds(FailCalls, _gpu, st.integers(1, 4))),
+    (1, st.builds(Mend)),
+    (2, st.builds(Driver, st.booleans())),
 )
-agent: st.SearchStrategy[Step] = st.one_of(
-    st.builds(StopAgent),
-    st.builds(KillAgent),
-    st.builds(StartAgent),
-    st.builds(StartAgent),
-    st.builds(Hangup),
-    st.builds(EditBroken, broken_texts),
+agent: Steps = mixed(
+    (1, st.builds(StopAgent)),
+    (1, st.builds(KillAgent)),
+    (3, st.builds(StartAgent)),
+    (1, st.builds(Hangup)),
+    (1, st.builds(EditBroken, broken_texts)),
 )
-anything: st.SearchStrategy[Step] = st.one_of(ordinary, ordinary, kubelet, gpus, agent)
+
+
+def several(steps: Steps) -> st.SearchStrategy[list[Step]]:
+    return st.lists(steps, min_size=1, max_size=40) | st.lists(steps, min_size=12, max_size=40)

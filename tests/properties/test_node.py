@@ -24,6 +24,11 @@ traits = st.builds(
 )
 specs = st.sampled_from(("2xH100", "4xH100", "3xT4"))
 
+everything = s.mixed((5, s.pods), (3, s.edits), (2, s.moments), (3, s.kubelet), (3, s.gpus), (2, s.agent))
+quiet_times = s.mixed((5, s.pods), (4, s.edits), (3, s.moments))
+troubled_kubelet = s.mixed((5, s.pods), (4, s.edits), (2, s.moments), (6, s.kubelet))
+lost_books = s.mixed((5, s.pods), (3, s.edits), (2, s.moments), (2, s.kubelet), (2, s.books), (2, s.agent))
+
 
 def live(spec: str, of: Traits, steps: Sequence[s.Step]) -> None:
     async def life() -> None:
@@ -46,20 +51,34 @@ def live(spec: str, of: Traits, steps: Sequence[s.Step]) -> None:
     trio.run(life, clock=trio.testing.MockClock(autojump_threshold=0), strict_exception_groups=True)
 
 
-@examples(40, 3000)
-@given(specs, traits, st.lists(s.anything, min_size=3, max_size=30))
+@examples(20, 2000)
+@given(
+    specs,
+    traits,
+    s.several(s.mixed((5, s.pods), (3, s.edits), (2, s.moments), (3, s.kubelet), (3, s.gpus), (2, s.agent))),
+)
 def test_whatever_happens_in_any_order(spec: str, of: Traits, steps: list[s.Step]) -> None:
     """KBL-02"""
     live(spec, of, steps)
 
 
-@examples(25, 2000)
-@given(specs, traits, st.lists(st.one_of(s.ordinary, s.kubelet), min_size=3, max_size=30))
+@examples(20, 2000)
+@given(specs, traits, s.several(quiet_times))
+def test_pods_come_and_go_while_the_config_is_edited(spec: str, of: Traits, steps: list[s.Step]) -> None:
+    live(spec, of, steps)
+
+
+@examples(20, 2000)
+@given(specs, traits, s.several(troubled_kubelet))
 def test_pods_and_configs_under_a_troubled_kubelet(spec: str, of: Traits, steps: list[s.Step]) -> None:
     live(spec, of, steps)
 
 
-@examples(25, 2000)
-@given(specs, traits, st.lists(st.one_of(s.ordinary, s.ordinary, s.kubelet, s.books, s.agent), min_size=3, max_size=25))
+@examples(20, 2000)
+@given(
+    specs,
+    traits,
+    s.several(s.mixed((5, s.pods), (3, s.edits), (2, s.moments), (2, s.kubelet), (2, s.books), (2, s.agent))),
+)
 def test_pods_keep_their_gpus_when_the_kubelet_loses_its_books(spec: str, of: Traits, steps: list[s.Step]) -> None:
     live(spec, of, steps)

@@ -10,6 +10,7 @@ import pynvml
 import trio
 
 from reactor import events as e
+from reactor import view
 from reactor.model.ids import GpuUuid
 from reactor.model.kubelet import StreamId
 from reactor.record.recorder import Recorder
@@ -30,6 +31,9 @@ UNKNOWN_ERROR: int = pynvml.NVML_ERROR_UNKNOWN
 HUNG_CALL = "nvmlDeviceGetMemoryInfo"
 
 
+_CALM = s.Pass | s.Edit | s.EditBroken | s.RunPod | s.EndPod | s.DeletePod | s.Xid | s.Hangup | s.HoldAllocate
+
+
 @dataclass
 class Truth:
     """What the test itself knows of the node, beside what agent and kubelet think."""
@@ -40,7 +44,6 @@ class Truth:
     condemned: set[str] = field(default_factory=set)
     """GPUs with a fault that does not heal by itself."""
     troubles: dict[str, int] = field(default_factory=dict)
-    books_lost: bool = False
 
 
 class WatchedKubelet(MemoryKubelet):
@@ -65,6 +68,8 @@ class World:
         self.truth = Truth(Shape())
         self.desk_log = checks.DeskLog()
         self.running = False
+        self._calm = True
+        """No step so far was of the kind that ends streams."""
         self._nursery = nursery
         self._names = 0
         self._shown: dict[str, tuple[int, frozenset[str]]] = {}
@@ -91,6 +96,8 @@ class World:
                 if self._sent.get(fact.stream) == now:
                     self.broken.append(f"the same list of {fact.resource} went out twice on a stream: {fact}")
                 self._sent[fact.stream] = now
+            case e.StreamEnded(resource=resource) if self._calm and resource in view.names(before):
+                self.broken.append(f"the stream of {resource} ended, though it is served and nothing disturbed it")
             case _:
                 pass
         self.look()
@@ -141,8 +148,11 @@ class World:
         """Keep what each running pod was given, for as long as it runs."""
         there = {pod.uid for pod in self.kubelet.api.pods.values() if not pod.over}
         held = {uid: ids for uid, ids in self.truth.held.items() if uid in there}
-        held.update((uid, ids) for uid, ids in self._on_the_books().items() if uid in there and ids)
-        self.truth.held = held
+        on_the_books = {uid: ids for uid, ids in self._on_the_books().items() if uid in there and ids}
+        given = frozenset().union(*on_the_books.values())
+        # A kubelet that lost its books may give an id away anew: from then on it is the new pod's for everybody.
+        forgotten = {uid: ids - given for uid, ids in held.items() if uid not in on_the_books}
+        self.truth.held = {uid: ids for uid, ids in forgotten.items() if ids} | on_the_books
 
     def sound(self, when: object) -> None:
         self.look()
@@ -161,6 +171,7 @@ class World:
         logging.getLogger("reactor.kubelet.desk").removeHandler(self.desk_log)
 
     async def do(self, step: s.Step) -> None:
+        self._calm = self._calm and isinstance(step, _CALM)
         match step:
             case s.Pass():
                 await trio.sleep(step.seconds)
@@ -221,8 +232,9 @@ class World:
         match step:
             case s.RunPod():
                 self._names += 1
-                init = [Container("i", {step.resource: step.init})] if step.init else []
-                name, limits = f"pod-{self._names}", {step.resource: step.count}
+                resource = self._served(step.which)
+                init = [Container("i", {resource: step.init})] if step.init else []
+                name, limits = f"pod-{self._names}", {resource: step.count}
                 self._background(lambda: self.kubelet.run_pod(name, limits, init=init))
             case s.EndPod():
                 running = self._pods(Phase.RUNNING)
@@ -232,6 +244,10 @@ class World:
                 admitted = self._pods(Phase.RUNNING, Phase.FAILED, Phase.SUCCEEDED)
                 if admitted:
                     self.kubelet.delete_pod(admitted[step.which % len(admitted)].ref.name)
+
+    def _served(self, which: int) -> str:
+        served = [resource for resource in RESOURCES if self.kubelet.devices(resource)]
+        return served[which % len(served)] if served else RESOURCES[0]
 
     def _background(self, work: Callable[[], Awaitable[object]]) -> None:
         async def run() -> None:
@@ -307,7 +323,6 @@ class World:
                 pass
 
     def _books(self, step: s.SpoilCheckpoint | s.LoseCheckpoint) -> None:
-        self.truth.books_lost = True
         if isinstance(step, s.SpoilCheckpoint):
             self.kubelet.spoil_checkpoint(b"{")
         else:
@@ -325,7 +340,7 @@ class World:
             case s.SlowRead():
                 weather.read_delay = step.seconds
             case s.ResetStream():
-                self.kubelet.reset_stream(step.resource)
+                self.kubelet.reset_stream(self._served(step.which))
             case s.SweepSockets():
                 self.kubelet.sweep_sockets()
             case s.StopReading() if not weather.unread:
