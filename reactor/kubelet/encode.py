@@ -6,12 +6,13 @@ each group is encoded once and kept, and a change of one GPU in many thousand id
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.kubelet.groups import Group, PerGroup
-from reactor.model.snapshot import Offer
+from reactor.model.snapshot import Listed, Offer
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
@@ -52,21 +53,33 @@ def list_bytes(offer: Offer) -> int:
 
 
 def _plain(group: Group) -> bytes:
-    return b"".join([_device(listed.id, _tail(listed.healthy, ())) for listed in group])
+    return _entries((listed, ()) for listed in group)
 
 
 def _placed(group: Group) -> bytes:
-    return b"".join([_device(listed.id, _tail(listed.healthy, listed.numa)) for listed in group])
+    return _entries((listed, listed.numa) for listed in group)
 
 
-def _device(name: str, tail: bytes) -> bytes:
-    """One entry of the list: field 1, a message that begins with the id, also field 1, and ends as its equals do.
+def _entries(group: Iterable[tuple[Listed, tuple[int, ...]]]) -> bytes:
+    """The entries of the list: each is field 1, a message that begins with the id, field 1 too, and ends as its equals.
 
-    Written by hand: building a message object for each of 60 000 ids would keep Allocate waiting for 0.1 s.
+    Written by hand: building a message object for each of 60 000 ids would keep Allocate waiting for 0.1 s. What stands
+    before an id depends on its length alone, as long as the ends are equal.
     """
-    raw = name.encode()
-    device = _FIELD_1 + _varint(len(raw)) + raw + tail
-    return _FIELD_1 + _varint(len(device)) + device
+    parts: list[bytes] = []
+    heads: dict[int, bytes] = {}
+    kind, tail = None, b""
+    for listed, numa in group:
+        if kind != (listed.healthy, numa):
+            kind, heads = (listed.healthy, numa), {}
+            tail = _tail(*kind)
+        raw = listed.id.encode()
+        head = heads.get(len(raw))
+        if head is None:
+            inner = _FIELD_1 + _varint(len(raw))
+            head = heads[len(raw)] = _FIELD_1 + _varint(len(inner) + len(raw) + len(tail)) + inner
+        parts += (head, raw, tail)
+    return b"".join(parts)
 
 
 _FIELD_1 = b"\x0a"
@@ -81,7 +94,6 @@ def _tail(healthy: bool, numa: tuple[int, ...]) -> bytes:
     return device.SerializeToString()
 
 
-@lru_cache(maxsize=1024)
 def _varint(number: int) -> bytes:
     encoded = bytearray()
     while number > 0x7F:
