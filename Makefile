@@ -49,8 +49,9 @@ fix: $(STAMP)  ## format and mend what ruff can mend
 proto: $(STAMP)  ## generate reactor/kubelet/_pb from proto/
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh proto/generate.sh
 
-schema: $(STAMP)  ## generate config/events.schema.json and docs/events.md
+schema: $(STAMP)  ## generate config/events.schema.json, docs/events.md and docs/metrics.md
 	@$(BIN)/python -m reactor.record.schema
+	@$(BIN)/python -m reactor.status.metrics.page
 
 lock:  ## resolve pyproject.toml anew into the hashed locks
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(PIP) install uv; }

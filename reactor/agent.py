@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -56,6 +57,9 @@ from reactor.status.probes import serve_probes
 from reactor.status.ring import Ring
 from reactor.view import waiting
 
+if TYPE_CHECKING:
+    from reactor.status.metrics.metrics import Metrics
+
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 Hardware = Callable[[Settings], AbstractAsyncContextManager[Nvml]]
 
@@ -85,7 +89,8 @@ async def serve(
     run = secrets.token_hex(4)
     log = _log(settings, run, ring, sink, dropped)
     async with log as recorder, open_door() as door, hardware(settings) as nvml:
-        bus = Bus((), recorder=recorder)
+        metrics = _metrics(settings, recorder)
+        bus = Bus((), recorder=metrics or recorder, meter=metrics)
         desk = Desk(
             answer=allocate.answer,
             prefer=allocate.prefer,
@@ -93,7 +98,8 @@ async def serve(
         )
         servers = PluginServers(door, desk, directory=settings.directory, kubelet_socket=settings.kubelet_socket)
         file = StateFile(settings.state_dir)
-        advertise = add_handlers(bus, scan=nvml.scan, servers=servers, post=servers.post, save=file.save)
+        post = servers.post if metrics is None else metrics.posting(servers.post)
+        advertise = add_handlers(bus, scan=nvml.scan, servers=servers, post=post, save=file.save)
         async with trio.open_nursery() as outer:
             await outer.start(bus.supervise, SignalSource(publish=bus.publish))
             task_status.started(partial(bus.publish, e.SignalReceived(name="TERM")))
@@ -101,6 +107,8 @@ async def serve(
             loops = _Loops(door)
             outer.start_soon(loops.watch)
             _serve_status(outer, settings, bus, advertise, loops, ring)
+            if metrics is not None:
+                outer.start_soon(metrics.serve, settings.metrics_listen, bus, lambda: advertise.snapshot)
             lock = await _alone(settings, bus)
             if lock is not None:
                 with lock:
@@ -218,6 +226,15 @@ def _serve_status(
             tasks=loops.tasks,
         )
     )
+
+
+def _metrics(settings: Settings, recorder: Recorder) -> Metrics | None:
+    """None where nobody asked for them: they take memory, and time to load."""
+    if not settings.metrics_listen:
+        return None
+    from reactor.status.metrics.metrics import Metrics
+
+    return Metrics(recorder)
 
 
 def _boot_id() -> str:

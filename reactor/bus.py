@@ -68,6 +68,12 @@ class Recorder(Protocol):
     def record(self, event: Event, before: State, after: State) -> None: ...
 
 
+class Meter(Protocol):
+    """Who is told how long runs take. Must neither wait nor raise."""
+
+    def ran(self, handler: str, seconds: float, *, ok: bool) -> None: ...
+
+
 @dataclass(slots=True)
 class _Lane:
     handler: Handler
@@ -107,12 +113,14 @@ class Bus:
         handlers: Sequence[Handler],
         *,
         recorder: Recorder,
+        meter: Meter | None = None,
         clock: Callable[[], float] = trio.current_time,
         wall: Callable[[], float] = time.time,
         state: State | None = None,
     ) -> None:
         self._handlers = tuple(handlers)
         self._recorder = recorder
+        self._meter = meter
         self._clock = clock
         self._wall = wall
         self._state = state or State()
@@ -122,6 +130,8 @@ class Bus:
         self._changed = trio.Event()
         self._rested = trio.Event()
         self._random = random.Random()
+        self.sources: dict[str, None] = {}
+        """Names of the sources that were ever started, in that order."""
 
     @property
     def state(self) -> State:
@@ -165,6 +175,14 @@ class Bus:
         """Wait until no handler has mail or is at work."""
         while not self.idle():
             await self._rested.wait()
+
+    def load(self) -> dict[str, tuple[int, int]]:
+        """By handler: events that wait for it, and its failed runs since the last good one, the most of any lane."""
+        load = {handler.name: (0, 0) for handler in self._handlers}
+        for (name, _), lane in self._lanes.items():
+            waiting, failures = load[name]
+            load[name] = (waiting + len(lane.mail), max(failures, lane.attempts))
+        return load
 
     def _mark(self, handler: Handler, name: str, event: Event) -> None:
         lane = self._lanes.get((handler.name, name))
@@ -211,10 +229,12 @@ class Bus:
     async def _attempt(self, lane: _Lane) -> float | None:
         """One run; the delay until the next one if it failed."""
         mail = lane.take()
+        begun = self._clock()
         try:
             facts = tuple(await lane.handler.run(lane.name, self._state, mail))
         except Exception as exc:  # noqa: BLE001 - the boundary of design.md 3.6: a handler's failure is a fact
             lane.attempts += 1
+            self._ran(lane, begun, ok=False)
             delay = self._delay(lane.attempts, lane.handler.ceiling)
             lane.put_back(mail)
             failed = HandlerFailed(
@@ -222,6 +242,7 @@ class Bus:
             )
             self.publish(failed, mail.cause)
             return delay
+        self._ran(lane, begun, ok=True)
         if lane.attempts:
             recovered = HandlerRecovered(handler=lane.handler.name, lane=lane.name, attempts=lane.attempts)
             lane.attempts = 0
@@ -229,6 +250,10 @@ class Bus:
         for fact in facts:
             self.publish(fact, mail.cause)
         return None
+
+    def _ran(self, lane: _Lane, begun: float, *, ok: bool) -> None:
+        if self._meter is not None:
+            self._meter.ran(lane.handler.name, self._clock() - begun, ok=ok)
 
     async def _back_off(self, lane: _Lane, delay: float) -> None:
         """Wait before a failed run is repeated: fresh mail cuts it short, but never below the floor."""
@@ -265,6 +290,7 @@ class Bus:
     async def supervise(self, source: Source, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep a source running: a failure is a fact and is followed by a new start with back-off."""
         attempts = 0
+        self.sources[source.name] = None
         task_status.started()
         while True:
             begun = self._clock()

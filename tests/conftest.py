@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
 
 import pytest
@@ -39,3 +40,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     left_out = [report for report in terminalreporter.getreports("skipped") if "needs root" in str(report.longrepr)]
     if left_out:
         terminalreporter.write_line(f"left out, for they need root: {len(left_out)} tests (run make test as root)")
+    if shutil.which("promtool") is None:
+        terminalreporter.write_line("left out: promtool's look at the metrics (it is not here; .ci/run fetches it)")

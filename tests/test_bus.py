@@ -221,3 +221,23 @@ async def test_a_source_that_fails_is_a_visible_fault_until_it_runs_again(autoju
         nursery.cancel_scope.cancel()
     assert [type(event.fact) for event in recorder.events] == [e.SourceFailed, e.SourceFailed, e.SourceRecovered]
     assert recorder.events[0].fact.error == "OSError: no such thing"
+
+
+async def test_the_load_of_a_handler_is_its_mail_and_its_failures_and_a_meter_hears_of_each_run() -> None:
+    class Meter:
+        def __init__(self) -> None:
+            self.runs: list[tuple[str, bool]] = []
+
+        def ran(self, handler: str, seconds: float, *, ok: bool) -> None:
+            self.runs.append((handler, ok))
+
+    meter, worker = Meter(), Worker()
+    worker.failures = 1
+    bus = Bus((worker,), recorder=Silent(), meter=meter)
+    assert bus.load() == {"worker": (0, 0)}
+    bus.publish(e.SignalReceived(name="HUP"))
+    await bus.step()
+    assert bus.load() == {"worker": (1, 1)}
+    await bus.step()
+    assert bus.load() == {"worker": (0, 0)}
+    assert meter.runs == [("worker", False), ("worker", True)]

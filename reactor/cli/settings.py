@@ -84,7 +84,8 @@ def read_settings(args: Namespace, environ: Mapping[str, str]) -> Settings:
         pod_resources_socket=_socket(look, "--pod-resources-socket"),
         state_dir=look.path("--state-dir", _DEFAULT.state_dir),
         admin_socket=_socket(look, "--admin-socket") or _DEFAULT.admin_socket,
-        probe_listen=_probe_listen(look),
+        probe_listen=_listen(look, "--probe-listen", _DEFAULT.probe_listen),
+        metrics_listen=_listen(look, "--metrics-listen", _DEFAULT.metrics_listen),
         node_name=look.text("--node-name", _DEFAULT.node_name, "NODE_NAME"),
         container_driver_root=_driver_root(overrides),
         resync=_seconds(look, "--resync", _DEFAULT.resync, least=1),
@@ -124,13 +125,13 @@ def _plugin_dir(look: _Lookup) -> Path | None:
     return path.parent
 
 
-def _probe_listen(look: _Lookup) -> str:
-    text = look.text("--probe-listen", _DEFAULT.probe_listen)
+def _listen(look: _Lookup, flag: str, default: str) -> str:
+    text = look.text(flag, default)
     if text:
         try:
             parse_listen(text)
         except Refused as exc:
-            raise Refused(f"--probe-listen: {exc}; empty for none") from exc
+            raise Refused(f"{flag}: {exc}; empty for none") from exc
     return text
 
 

@@ -21,6 +21,8 @@ class Settings:
     admin_socket: Path = Path("/run/gpu-reactor/agent.sock")
     probe_listen: str = "127.0.0.1:9465"
     """host:port of /healthz and /readyz; empty: none."""
+    metrics_listen: str = ""
+    """host:port of /metrics; empty: none, and what it needs is not loaded."""
     node_name: str = ""
     container_driver_root: Path = Path("/driver-root")
     """Where the host's driver root is mounted in this container; libnvidia-ml.so.1 is looked for below it."""
