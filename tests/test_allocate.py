@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from reactor.allocate import answer, missing_node, prefer
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, device_id
@@ -28,7 +29,7 @@ def listed(index: int, share: int | None = None, **changes: object) -> Listed:
     known = Listed(
         id=device_id(uuid(index), share), gpu=uuid(index), index=index, minor=index + 3, share=share, healthy=True
     )
-    return replace(known, **changes)
+    return structs.replace(known, **changes)
 
 
 def shared(count: int, replicas: int) -> list[list[Listed]]:
@@ -277,7 +278,7 @@ def test_a_whole_gpu_among_shared_ones_is_one_that_is_not_taken():
 
 
 def test_gpus_without_an_index_come_first_and_fail_nothing():
-    node = snapshot([[listed(0, 0)], [replace(listed(1, 0), index=None)]])
+    node = snapshot([[listed(0, 0)], [structs.replace(listed(1, 0), index=None)]])
     assert list(prefer(node, GPU, every(node), [], 2)) == ids((1, 0), (0, 0))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from reactor.model.ids import DeviceId, GpuUuid, Identity, ResourceName
 
 
@@ -16,8 +18,9 @@ class PodRef:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class HoldKey:
+class HoldKey(msgspec.Struct, frozen=True, gc=False):
+    """A struct, for it is hashed more than anything else here."""
+
     resource: ResourceName
     id: DeviceId
 

@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
+import msgspec
+
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, parse_device_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
-    """One id in a resource's list."""
+class Listed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One id in a resource's list.
+
+    There may be 60 000 of them: a struct is made 15 times as fast as a dataclass, and the collector has none to visit.
+    """
 
     id: DeviceId
     gpu: GpuUuid | None
