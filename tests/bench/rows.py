@@ -15,7 +15,9 @@ AWAY = 5.0
 SETTLE = 1.5
 """Seconds after the first list at which memory is read: all that a start needs is over."""
 IDLE = 60.0
-EDITS, FAULTS, CALLS = 8, 80, 400
+EDITS, FAULTS, CALLS = 8, 60, 400
+CALM = 0.05
+"""Seconds without a list before a fault: mending the last one has the GPUs scanned again."""
 FATAL = 79
 SHARED = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: {}\n"
 
@@ -85,9 +87,8 @@ def measure_fault(agent: Agent, floor: Floor, rows: Rows) -> None:
     taken = []
     for number in range(FAULTS):
         gpu = number % len(IDS)
-        agent.kubelet.forget(quiet=0.004)
-        begun = time.monotonic_ns()
-        agent.hardware.do("xid", gpu, FATAL)
+        agent.kubelet.forget(quiet=CALM)
+        begun = agent.hardware.do("xid", gpu, FATAL)
         came, message = agent.kubelet.next_list()
         taken.append((came - begun) / 1e6)
         if "Unhealthy" not in ids(message).values():

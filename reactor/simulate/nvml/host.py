@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -127,11 +128,12 @@ class Host:
         if method not in _ACTIONS:
             return {"error": f"{method!r} is none of " + ", ".join(sorted(_ACTIONS))}
         action: Callable[..., object] = getattr(self.hardware, method)
+        begun = time.monotonic_ns()
         try:
             action(*arguments)
         except (TypeError, ValueError, LookupError) as exc:
             return {"error": f"{method}: {exc}"}
-        return {"ok": True}
+        return {"at": begun}
 
 
 async def serve(spec: str, path: Path, root: Path | None = None) -> None:

@@ -78,12 +78,12 @@ class Control:
     def __init__(self, path: str) -> None:
         self._connection = Connection(path)
 
-    def do(self, method: str, *arguments: Value | None) -> object:
-        """Call a method of ``Hardware``; raises RuntimeError with its complaint."""
+    def do(self, method: str, *arguments: Value | None) -> int:
+        """Call a method of ``Hardware``: when that was (monotonic ns). Raises RuntimeError with its complaint."""
         answer = self._connection.ask(["do", method, *arguments])
-        if isinstance(answer, dict) and "error" in answer:
-            raise RuntimeError(str(answer["error"]))
-        return answer
+        if not isinstance(answer, dict) or "at" not in answer:
+            raise RuntimeError(str(answer["error"] if isinstance(answer, dict) else answer))
+        return int(answer["at"])
 
     def close(self) -> None:
         self._connection.close()
