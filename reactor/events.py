@@ -115,6 +115,8 @@ class ConfigRead(Fact):
     path: str = ""
     text: str = field(default="", repr=False)
     """Kept on disk as the last accepted."""
+    notes: tuple[str, ...] = ()
+    """What people should know of a text that is all right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ class ConfigState:
     origin: ConfigOrigin | None = None
     path: str = ""
     text: str = field(default="", repr=False)
+    notes: tuple[str, ...] = ()
+    """What people should know of a text that is all right."""
     accepted_wall: float | None = None
     judged: bool = False
     """Whether a text of this life was accepted or refused; until then only an earlier life's config is known."""

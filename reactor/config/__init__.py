@@ -6,7 +6,7 @@ the rules that span several values and builds the model's ``Config``. A text is 
 
 from reactor.config.document import MAX_BYTES
 from reactor.config.effective import effective
-from reactor.config.fetch import fetch
+from reactor.config.fetch import Fetch
 from reactor.config.options import DRIVER_ROOT, OPTIONS, Kind, Option
 from reactor.config.overrides import Given, read_overrides
 from reactor.config.parse import Accepted, Rejected, parse
@@ -18,13 +18,13 @@ __all__ = [
     "MAX_BYTES",
     "OPTIONS",
     "Accepted",
+    "Fetch",
     "Given",
     "Kind",
     "Option",
     "Rejected",
     "doc_of",
     "effective",
-    "fetch",
     "json_schema",
     "parse",
     "read_overrides",

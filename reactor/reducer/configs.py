@@ -19,6 +19,7 @@ def config_read(state: State, event: Event, fact: ConfigRead) -> State:
         origin=fact.origin,
         path=fact.path,
         text=fact.text,
+        notes=fact.notes,
         accepted_wall=event.wall,
         judged=True,
     )

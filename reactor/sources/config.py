@@ -2,7 +2,8 @@
 
 The directory is watched (a ConfigMap is swapped there, and editors rename), with a slow poll as the net. Content counts
 once two readings in a row agree, so that a file caught between truncate and write is nobody's config. A text that was
-told of already is not told again; a rejected text changes nothing of what is in force, which the reducer sees to.
+told of already is not told again; a rejected text changes nothing of what is in force, which the reducer sees to. So
+does a file that goes, cannot be read or is emptied, also while the agent is away: what was accepted last stays.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import trio
 
-from reactor.config import Accepted, fetch, parse
+from reactor.config import Accepted, Fetch, parse
 from reactor.events import ConfigOrigin, ConfigRead, ConfigRejected, Fact
 from reactor.model.config import ConfigProblem, Setting
 from reactor.model.errors import Transient
@@ -29,6 +30,8 @@ STEP = 0.1
 POLL = 10.0
 GAP = 0.02
 """Seconds between two readings that must agree: longer than a truncate and the write after it take."""
+
+FIXED = "no edit of a ConfigMap ever reaches it: mount its directory instead"
 
 Until = Callable[[Callable[[State], bool]], Awaitable[State]]
 Reading = bytes | str
@@ -48,10 +51,10 @@ class ConfigSource:
         overrides: Sequence[Setting] = (),
         poll: float = POLL,
         step: float = STEP,
-        fetch: Callable[[Path], Awaitable[bytes]] = fetch,
+        fetch: Callable[[Path], Awaitable[bytes]] | None = None,
     ) -> None:
         """``path`` None: no file is read, the defaults are in force. ``overrides`` go before either."""
-        self._fetch = fetch
+        self._fetch = fetch or Fetch()
         self._path = path and path.absolute()
         self._publish = publish
         self._until = until
@@ -62,6 +65,8 @@ class ConfigSource:
         self._woken = trio.Event()
         self._told: Reading | None = None
         """The reading that was told of last."""
+        self._fixed = False
+        """Whether the file is mounted alone, as it was when the source began."""
         self._real = False
         """Whether a text with content was accepted in this life."""
 
@@ -83,8 +88,9 @@ class ConfigSource:
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(watch, path.parent, self._wake, poll=self._poll, step=self._step))
             nursery.start_soon(self._attend_reloads)
-            if is_mount_point(path):
-                log.warning("%s is a mount of its own (subPath): no edit of a ConfigMap ever reaches it", path)
+            self._fixed = is_mount_point(path)
+            if self._fixed:
+                log.warning("%s is a mount of its own (subPath): %s", path, FIXED)
             await self._look(path)
             task_status.started()
             while True:
@@ -125,15 +131,18 @@ class ConfigSource:
     def _judge(self, reading: Reading, path: Path) -> Fact:
         if isinstance(reading, str):
             return _rejected("", path, reading)
-        if self._real and not reading.strip():
-            return _rejected(_digest(reading), path, "the file is empty now, and was not before")
+        if not reading.strip() and (self._real or self._state().config.text.strip()):
+            return _rejected(
+                _digest(reading), path, "the file is empty now, and was not before: for the defaults write version: v1"
+            )
         found = parse(reading, path=str(path), overrides=self._overrides)
         if not isinstance(found, Accepted):
             return ConfigRejected(digest=found.digest, path=found.path, problems=found.problems)
         for note in found.notes:
             log.warning("%s: %s", path, note)
         self._real = self._real or bool(reading.strip())
-        return ConfigRead(config=found.config, digest=found.digest, path=found.path, text=found.text)
+        notes = (*found.notes, f"the file is a mount of its own (subPath): {FIXED}") if self._fixed else found.notes
+        return ConfigRead(config=found.config, digest=found.digest, path=found.path, text=found.text, notes=notes)
 
 
 def _reloaded_since(seen: int, state: State) -> bool:

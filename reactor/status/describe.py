@@ -110,7 +110,7 @@ def _config(config: ConfigState, state: State) -> ConfigDoc:
             for one in (config.config.settings if config.config else ())
         ],
         unserved=[{"path": key.path, "message": key.message} for key in unserved],
-        notices=[*state.plan.notices, *oversize],
+        notices=[*config.notes, *state.plan.notices, *oversize],
     )
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from reactor.config import fetch
+from reactor.config import Fetch
 from reactor.events import ConfigOrigin, ConfigRead, ConfigRejected, Fact
-from reactor.model.config import Config
+from reactor.model.config import Config, Setting
 from reactor.sources.config import STEP, ConfigSource
 from reactor.state import ConfigState, State
 
@@ -30,8 +30,8 @@ def shared_by(replicas: int) -> str:
 class Around:
     """What the source is wired to: a state that the test sets, and the facts that come out."""
 
-    def __init__(self) -> None:
-        self.state = State()
+    def __init__(self, start: ConfigState | None = None) -> None:
+        self.state = State(config=start or ConfigState())
         self._changed = trio.Event()
         self._send, self._facts = trio.open_memory_channel[Fact](100)
 
@@ -70,17 +70,24 @@ class Around:
 
 @asynccontextmanager
 async def sourced(
-    path: Path | None, *, poll: float = NEVER, step: float = FINE, read: Callable[[Path], Awaitable[bytes]] = fetch
+    path: Path | None,
+    *,
+    poll: float = NEVER,
+    step: float = FINE,
+    read: Callable[[Path], Awaitable[bytes]] | None = None,
+    overrides: tuple[Setting, ...] = (),
+    start: ConfigState | None = None,
 ) -> AsyncIterator[Around]:
-    around = Around()
+    around = Around(start)
     source = ConfigSource(
         path,
         publish=around.publish,
         until=around.until,
         state=lambda: around.state,
+        overrides=overrides,
         poll=poll,
         step=step,
-        fetch=read,
+        fetch=read or Fetch(),
     )
     with around._send, around._facts:
         async with trio.open_nursery() as nursery:
@@ -326,7 +333,9 @@ async def test_a_file_that_is_mounted_alone_is_warned_of_and_polled(
     """CFG-31"""
     source, path = mounted_alone
     async with sourced(path, poll=0.05) as around:
-        assert await around.replicas() == 2
+        fact = await around.fact()
+        assert isinstance(fact, ConfigRead)
+        assert "a mount of its own (subPath)" in fact.notes[0]
         assert any("a mount of its own (subPath)" in message for message in caplog.messages)
         source.write_text(shared_by(4))
         assert await around.replicas() == 4
