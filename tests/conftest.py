@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from reactor.record import Level, Recorder
+from reactor.record.line import Level
+from reactor.record.recorder import Recorder
 from tests.loglines import LogLines
 
 

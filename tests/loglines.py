@@ -12,8 +12,8 @@ from pathlib import Path
 
 import jsonschema_rs
 
-from reactor.record import render
 from reactor.record.encode import LIMIT
+from reactor.record.render import render
 
 SCHEMA = Path(__file__).parent.parent / "config" / "events.schema.json"
 

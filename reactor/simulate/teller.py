@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
-from reactor.record import render
+from reactor.record.render import render
 
 _BOLD, _DIM, _GOOD, _BAD, _HEAD = "1", "2", "32", "1;31", "1;36"
 _WIDTH = 100

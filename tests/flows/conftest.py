@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reactor.nvml import Nvml
-from reactor.record import Recorder
+from reactor.record.recorder import Recorder
 from reactor.simulate.kubelet.core import Traits
 from reactor.simulate.kubelet.topology import Policy
 from reactor.simulate.kubelet.version import Version

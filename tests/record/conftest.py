@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reactor.record import Recorder
+from reactor.record.recorder import Recorder
 from tests.record.world import Teller
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from reactor.events import AgentWaiting, DeadlinePassed, WorkerStarted
-from reactor.record import Level, LogHandler, Recorder, render
-from reactor.record.render import wants_colour
+from reactor.record.line import Level
+from reactor.record.recorder import LogHandler, Recorder
+from reactor.record.render import render, wants_colour
 from reactor.state import State
 from tests.loglines import LogLines
 from tests.record.world import Teller

@@ -9,7 +9,7 @@ import pytest
 from reactor import events as facts
 from reactor.model.condition import WHOLE_GPU
 from reactor.model.ids import DeviceId, ResourceName
-from reactor.record import Recorder
+from reactor.record.recorder import Recorder
 from reactor.record.storm import WIDE
 from tests.loglines import LogLines
 from tests.record.world import GPU, Teller, condition, node, uuid

@@ -9,7 +9,7 @@ from reactor.events import Event, Fact
 from reactor.model.condition import WHOLE_GPU
 from reactor.model.config import Config, SharedResource, TimeSlicing
 from reactor.model.gpu import Driver, FailureKind, GpuFailure, Inventory
-from reactor.record import Recorder
+from reactor.record.recorder import Recorder
 from reactor.reducer import reduce
 from reactor.state import State
 from tests.loglines import LogLines

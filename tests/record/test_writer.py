@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from reactor.record import LogWriter, Recorder
+from reactor.record.recorder import Recorder
+from reactor.record.writer import LogWriter
 from tests.loglines import LogLines
 from tests.record.world import Teller
 

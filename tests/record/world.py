@@ -10,7 +10,7 @@ from reactor.model.gpu import Gpu, MigMode
 from reactor.model.hold import Hold, PodRef
 from reactor.model.ids import DeviceId, GpuUuid, Identity, PciAddress, ResourceName
 from reactor.plan import Plan, PlannedGroup, PlannedResource
-from reactor.record import Recorder
+from reactor.record.recorder import Recorder
 from reactor.state import State
 
 GPU = ResourceName("nvidia.com/gpu")
