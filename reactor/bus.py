@@ -127,7 +127,8 @@ class Bus:
         self._seq = 0
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._nursery: trio.Nursery | None = None
-        self._changed = trio.Event()
+        self._waiting: dict[trio.Event, Callable[[State], bool]] = {}
+        """Who waits for a state, and for which."""
         self._rested = trio.Event()
         self._random = random.Random()
         self.sources: dict[str, None] = {}
@@ -157,14 +158,28 @@ class Bus:
             for lane in handler.wakes(event, before, after):
                 self._mark(handler, lane, event)
         if after is not before:
-            self._changed.set()
-            self._changed = trio.Event()
+            self._wake()
         return event
+
+    def _wake(self) -> None:
+        """Only those whose state this is: to run every waiter at every change cost more than the change."""
+        for woken, predicate in self._waiting.items():
+            if not woken.is_set():
+                try:
+                    if predicate(self._state):
+                        woken.set()
+                except Exception:  # noqa: BLE001 - the waiter's own fault: it meets it again in its own task
+                    woken.set()
 
     async def until(self, predicate: Callable[[State], bool]) -> State:
         """Wait for a state of which ``predicate`` is true; at once if it is so now."""
         while not predicate(self._state):
-            await self._changed.wait()
+            woken = trio.Event()
+            self._waiting[woken] = predicate
+            try:
+                await woken.wait()
+            finally:
+                del self._waiting[woken]
         return self._state
 
     def idle(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from reactor import events as e
 from reactor.bus import Bus, Mail
@@ -103,7 +103,7 @@ async def test_mail_that_comes_while_a_handler_runs_is_not_lost(autojump_clock: 
     async with trio.open_nursery() as nursery:
         await nursery.start(bus.run)
         bus.publish(hup())
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         bus.publish(hup())
         worker.gate.set()
         await bus.quiet()
@@ -166,9 +166,9 @@ async def test_one_handler_that_hangs_keeps_no_other_waiting(autojump_clock: Moc
     async with trio.open_nursery() as nursery:
         await nursery.start(bus.run)
         bus.publish(hup())
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         bus.publish(hup())
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert len(quick.mails) == 2
     assert len(stuck.mails) == 1
@@ -241,3 +241,42 @@ async def test_the_load_of_a_handler_is_its_mail_and_its_failures_and_a_meter_he
     await bus.step()
     assert bus.load() == {"worker": (0, 0)}
     assert meter.runs == [("worker", False), ("worker", True)]
+
+
+async def test_who_waits_is_woken_for_its_own_state_alone() -> None:
+    bus = Bus((), recorder=Silent())
+    asked: list[int] = []
+
+    def third(state: State) -> bool:
+        asked.append(state.revision)
+        return state.reloads == 3
+
+    async with trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            assert (await bus.until(third)).reloads == 3
+
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        for _ in range(3):
+            bus.publish(e.SignalReceived(name="HUP"))
+            await wait_all_tasks_blocked()
+    assert len(asked) == 5  # at first, at each change, and once more in the woken task
+
+
+async def test_an_error_of_a_predicate_is_the_waiters() -> None:
+    bus = Bus((), recorder=Silent())
+
+    def broken(state: State) -> bool:
+        if state.reloads:
+            raise LookupError("nothing there")
+        return False
+
+    async def wait() -> None:
+        with pytest.raises(LookupError):
+            await bus.until(broken)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        bus.publish(e.SignalReceived(name="HUP"))
