@@ -14,16 +14,33 @@ VERSION = 1
 _SHOWN = 3
 
 
-def render(document: Document, *, now: float) -> str:
+def troubles(document: Document) -> list[str]:
+    """What is not well, each in a few words: what ``status --check`` judges by."""
+    agent = document["agent"]
+    unready = [] if agent["ready"] else [f"not ready: {'; '.join(agent['unready']) or 'stopping'}"]
+    gpus = [
+        f"GPU {gpu['uuid'] if gpu['index'] is None else gpu['index']} {gpu['health']}: {'; '.join(gpu['reasons'])}"
+        for gpu in document["gpus"]
+        if gpu["conditions"]
+    ]
+    faults = [f"{fault['name']}: {fault['message']}" for fault in document["faults"]]
+    return [_printable(one) for one in (*unready, *gpus, *faults)]
+
+
+def render(document: Document, *, now: float, wide: bool = False) -> str:
     """Names and messages come from files and devices: what a terminal would obey rather than show is replaced."""
     sections = (
         _summary(document, now),
         _resources(document),
-        _gpus(document),
+        _gpus(document, wide=wide),
         _elsewhere(document),
         _faults(document, now),
     )
     text = "\n\n".join("\n".join(lines) for section in sections if (lines := list(section))) + "\n"
+    return _printable(text)
+
+
+def _printable(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
 
 
@@ -90,12 +107,16 @@ def _standing(resource: ResourceDoc, *, kubelet_up: bool) -> str:
     return "up to date" if resource["current"] else "list on its way"
 
 
-def _gpus(document: Document) -> Iterator[str]:
+def _gpus(document: Document, *, wide: bool) -> Iterator[str]:
     if not document["gpus"]:
         yield "No GPU."
         return
-    head = ("GPU", "PRODUCT", "PCI", "RESOURCE", "HEALTH", "HELD BY", "UUID")
-    yield from _columns(head, [_gpu_row(gpu) for gpu in document["gpus"]])
+    head: tuple[str, ...] = ("GPU", "PRODUCT", "PCI", "RESOURCE", "HEALTH", "HELD BY", "UUID")
+    rows = [_gpu_row(gpu) for gpu in document["gpus"]]
+    if wide:
+        head += ("MINOR", "MEMORY", "NUMA", "MIG", "RECOVERY")
+        rows = [row + _more(gpu) for row, gpu in zip(rows, document["gpus"], strict=True)]
+    yield from _columns(head, rows)
     for gpu in document["gpus"]:
         name = f"GPU {gpu['index']}" if gpu["index"] is not None else gpu["uuid"]
         for condition in gpu["conditions"]:
@@ -120,6 +141,12 @@ def _gpu_row(gpu: GpuDoc) -> tuple[str, ...]:
         _holders(gpu["holds"]),
         gpu["uuid"],
     )
+
+
+def _more(gpu: GpuDoc) -> tuple[str, ...]:
+    memory = "-" if gpu["memory"] is None else f"{gpu['memory'] / (1 << 30):.0f}GiB"
+    known = (gpu["minor"], memory, gpu["numa"], gpu["mig"] or None, gpu["recovery"])
+    return tuple("-" if value is None else str(value) for value in known)
 
 
 def _holders(holds: Sequence[HoldDoc]) -> str:
