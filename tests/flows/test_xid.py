@@ -21,7 +21,7 @@ async def test_every_replica_of_the_gpu_is_marked_in_one_list_and_no_other_gpu(f
 
 @pytest.mark.parametrize("code", [13, 31, 45, 94])
 async def test_an_xid_of_the_application_marks_nobody(flow, seen, log, autojump_clock, code):
-    """HLT-01, HLT-02: the driver has ended the one process that it is about."""
+    """HLT-01: the driver has ended the one process that it is about."""
     async with flow() as node:
         node.hardware.xid(0, code)
         await node.settle(5)
@@ -45,8 +45,9 @@ async def test_an_unknown_xid_marks_until_it_was_quiet_for_a_time(flow, seen, au
 
 
 async def test_a_fault_that_wants_a_reset_is_lifted_by_the_drivers_word_alone(flow, seen, autojump_clock):
+    """HLT-02"""
     async with flow() as node:
-        node.hardware.xid(0, 119)
+        node.hardware.xid(0, 109)
         await node.settle(3600)
         assert node.unhealthy() == {node.gpu(0)}
         node.hardware.recovery(0, 1)
