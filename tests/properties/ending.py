@@ -6,6 +6,7 @@ import trio
 
 from reactor import events as e
 from reactor import view
+from reactor.kubelet.books import parse_checkpoint
 from reactor.model.ids import GpuUuid
 from reactor.simulate.nvml import codes
 from tests.properties import checks
@@ -33,7 +34,10 @@ async def heal(world: World) -> None:
     world.sound("healing")
     await trio.sleep(120.0)
     await world.node.settle()
-    world.sound("120 s of quiet")
+    if any(hold.suspended for hold in world.node.state.holds.values()):
+        # Books of a new kubelet that lack an id are not believed at once: they may be lost while the pod runs on.
+        await trio.sleep(320.0)
+    world.sound("quiet times")
 
 
 def lists(world: World) -> dict[str, dict[str, bool]]:
@@ -52,14 +56,11 @@ def held_by_pods(world: World) -> set[checks.Id]:
 
 
 def may_be_held(world: World) -> set[checks.Id]:
-    """A kubelet before 1.34 keeps what ended pods had on its books until it allocates anew."""
-    return held_by_pods(world) | {
-        (resource, one)
-        for containers in world.kubelet.core.manager.pods.values()
-        for resources in containers.values()
-        for resource, allocation in resources.items()
-        for one in allocation.ids
-    }
+    """A kubelet before 1.34 keeps what ended pods had in its checkpoint until it allocates anew."""
+    if world.kubelet.traits.version.frees_at_list:
+        return held_by_pods(world)
+    books = parse_checkpoint(world.kubelet.checkpoint() or b"")
+    return held_by_pods(world) | {(entry.resource, entry.id) for entry in books}
 
 
 def expected(world: World, held: set[checks.Id]) -> dict[str, dict[str, bool]]:

@@ -51,7 +51,7 @@ def live(spec: str, of: Traits, steps: Sequence[s.Step]) -> None:
     trio.run(life, clock=trio.testing.MockClock(autojump_threshold=0), strict_exception_groups=True)
 
 
-@examples(20, 2000)
+@examples(50, 2000)
 @given(
     specs,
     traits,
@@ -62,19 +62,19 @@ def test_whatever_happens_in_any_order(spec: str, of: Traits, steps: list[s.Step
     live(spec, of, steps)
 
 
-@examples(20, 2000)
+@examples(50, 2000)
 @given(specs, traits, s.several(quiet_times))
 def test_pods_come_and_go_while_the_config_is_edited(spec: str, of: Traits, steps: list[s.Step]) -> None:
     live(spec, of, steps)
 
 
-@examples(20, 2000)
+@examples(50, 2000)
 @given(specs, traits, s.several(troubled_kubelet))
 def test_pods_and_configs_under_a_troubled_kubelet(spec: str, of: Traits, steps: list[s.Step]) -> None:
     live(spec, of, steps)
 
 
-@examples(20, 2000)
+@examples(50, 2000)
 @given(
     specs,
     traits,

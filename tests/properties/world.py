@@ -14,6 +14,7 @@ from reactor import view
 from reactor.model.ids import GpuUuid
 from reactor.model.kubelet import StreamId
 from reactor.record.recorder import Recorder
+from reactor.simulate.kubelet import texts
 from reactor.simulate.kubelet.core import Traits
 from reactor.simulate.kubelet.link import Hold
 from reactor.simulate.kubelet.memory import MemoryKubelet
@@ -126,7 +127,8 @@ class World:
         self.broken += checks.owners(self.truth.held)
         self.broken += self.desk_log.told
         for pod in self.kubelet.api.pods.values():
-            if "GetPreferredAllocation" in pod.message:
+            gone = texts.CONNECTION_CLOSING in pod.message or "has been stopped" in pod.message
+            if "GetPreferredAllocation" in pod.message and not gone:
                 self.broken.append(f"{pod.ref}: {pod.message}")
 
     def _on_the_books(self) -> dict[str, frozenset[checks.Id]]:
