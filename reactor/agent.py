@@ -60,6 +60,8 @@ from reactor.view import waiting
 if TYPE_CHECKING:
     from reactor.status.metrics.metrics import Metrics
 
+HEARTBEAT = 5.0
+"""Seconds between two questions to the asyncio loop whether it turns."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 Hardware = Callable[[Settings], AbstractAsyncContextManager[Nvml]]
 
@@ -224,6 +226,7 @@ def _serve_status(
             allow_inject=settings.allow_inject,
             lines=ring,
             tasks=loops.tasks,
+            read=lambda text, path: parse(text, path=path, overrides=settings.overrides),
         )
     )
 
@@ -286,10 +289,10 @@ class _Loops:
         while True:
             self._asyncio_tasks = await self._door.call(living)
             self._turned = trio.current_time()
-            await trio.sleep(3.0)
+            await trio.sleep(HEARTBEAT)
 
     def ages(self) -> Mapping[str, float]:
-        return {"trio": 0.0, "asyncio": max(0.0, trio.current_time() - self._turned - 3.0)}
+        return {"trio": 0.0, "asyncio": max(0.0, trio.current_time() - self._turned - HEARTBEAT)}
 
     def tasks(self) -> Mapping[str, int]:
         return {"trio": trio.lowlevel.current_statistics().tasks_living, "asyncio": self._asyncio_tasks}
