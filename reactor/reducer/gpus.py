@@ -175,6 +175,9 @@ def _judged(state: State, event: Event, condition: Condition, gpu: GpuUuid) -> C
 
 
 def _knows(state: State, gpu: GpuUuid) -> bool:
+    """Before the first scan every GPU is: the watch begins before it, and what it told would be lost."""
+    if state.scanned_at is None:
+        return True
     return gpu in state.conditions or any(known.uuid == gpu for known in state.gpus)
 
 

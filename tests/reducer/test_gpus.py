@@ -6,6 +6,8 @@ from reactor import events as e
 from reactor.model.condition import WHOLE_GPU, FaultClass
 from reactor.model.gpu import Driver, DriverState, FailureKind, Gpu, GpuFailure, Inventory, RecoveryAction
 from reactor.model.ids import GpuUuid, PciAddress
+from reactor.reducer import reduce
+from reactor.state import State
 from tests.reducer.world import WHOLE_A, WHOLE_B, A, B, World, gpu, share
 
 
@@ -31,6 +33,22 @@ def test_an_xid_of_a_gpu_that_nobody_knows_changes_nothing() -> None:
     before = world.state
     xid(world, 79, on="GPU-cccccccc-0000-0000-0000-000000000000")
     assert world.state is before
+
+
+def test_an_xid_before_the_first_scan_is_kept_for_it() -> None:
+    """The watch of a new worker begins before its scan has answered."""
+    inventory = Inventory(driver=Driver(version="570", cuda=(12, 8)), gpus=(gpu(A, 0), gpu(B, 1)), failures=())
+    state = State()
+    for seq, fact in enumerate(
+        (
+            e.AgentStarted(version="1", run="r", boot="boot"),
+            e.XidReported(gpu=A, placement=WHOLE_GPU, xid=79),
+            e.InventoryTaken(inventory=inventory),
+        )
+    ):
+        state = reduce(state, e.Event(seq=seq, cause=None, at=100.0 + seq, wall=1e9 + seq, fact=fact))
+    assert [condition.xid for condition in state.conditions[A]] == [79]
+    assert not state.conditions.get(B)
 
 
 def test_a_failure_is_matched_by_its_old_index_if_nothing_else_is_readable() -> None:
