@@ -26,12 +26,18 @@ is the config that the agent has.
 
 What a text asks for beyond what this version serves is accepted, and told on stderr.
 
+With --from-peer the text is one that NVIDIA's device plugin reads now. Printed is each point in which this agent reads
+it otherwise: keys that the plugin drops and that act here, keys that are refused here, keys that are not served yet;
+and below, what differs whatever the text says.
+
 examples:
   gpu-reactor check config.yaml
   kubectl get configmap gpu-config -o jsonpath='{.data.config\\.yaml}' | gpu-reactor check -
+  gpu-reactor check --from-peer config.yaml                 before a node moves from the device plugin to this agent
   gpu-reactor check --print-schema > config.schema.json     for an editor that speaks JSON schema
 
-exit codes: 0 accepted, 1 rejected or not readable, 2 wrong usage"""
+exit codes: 0 accepted, 1 rejected or not readable, 2 wrong usage;
+with --from-peer 0 means read as the plugin reads it, and 1 read otherwise in at least one point, or not readable"""
 
 
 def add_parser(subparsers: _SubParsersAction[Parser]) -> None:
@@ -41,6 +47,9 @@ def add_parser(subparsers: _SubParsersAction[Parser]) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("file", nargs="?", type=_file, metavar="FILE", help="the config; - reads stdin")
     what.add_argument("--print-schema", action="store_true", help="print the JSON schema of the config and exit")
+    parser.add_argument(
+        "--from-peer", action="store_true", help="tell where the device plugin reads the same file otherwise"
+    )
     add_config_flags(parser)
     parser.set_defaults(run=run)
 
@@ -66,6 +75,8 @@ def run(args: Namespace) -> int:
         print(f"gpu-reactor check: {file}: {exc.strerror}", file=sys.stderr)
         return 1
     found = parse(data, path="stdin" if file == "-" else file, overrides=overrides)
+    if args.from_peer:
+        return _tell_differences(found)
     return _tell_rejected(found) if isinstance(found, Rejected) else _tell_accepted(found)
 
 
@@ -99,3 +110,27 @@ def _tell_accepted(found: Accepted) -> int:
     for entry in found.config.unserved:
         print(f"{found.path}: not served yet: {entry.path}: {entry.message}", file=sys.stderr)
     return 0
+
+
+def _tell_differences(found: Accepted | Rejected) -> int:
+    from reactor.cli.migration import always, differences
+    from reactor.cli.settings import HEALTH_VARIABLES
+    from reactor.conditions import policy_from_environment
+    from reactor.config import Accepted
+    from reactor.model.condition import Policy
+
+    points = [point.render(found.path) for point in differences(found)]
+    policy = policy_from_environment([(name, os.environ[name]) for name in HEALTH_VARIABLES if name in os.environ])
+    if not isinstance(policy, Policy):
+        there = "takes 0 for all, and ignores other words that are no XID"
+        points += [f"here: refused, the variable {problem}; the device plugin: {there}" for problem in policy]
+        policy = Policy()
+    for point in points:
+        print(point)
+    print("whatever the file says:")
+    for line in always(found.config if isinstance(found, Accepted) else found.rest.config, policy):
+        print(f"  {line}")
+    said = f"{len(points)} {'point' if len(points) == 1 else 'points'}" if points else "no point"
+    refused = "" if isinstance(found, Accepted) else ", and it is refused here"
+    print(f"{found.path}: read otherwise in {said}{refused}", file=sys.stderr)
+    return 1 if points else 0

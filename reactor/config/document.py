@@ -189,10 +189,11 @@ class _Builder:
         if first is not None:
             top.key_bad = True
             message = f"the key stands twice in one mapping, on lines {first.mark.line} and {mark.line}: keep one"
-            self._problems.add(mark, join(self._path(), key), message)
+            self._problems.add(mark, join(self._path(), key), message, peer="the last one counts")
         elif key == "<<":
             top.key_bad = True
-            self._problems.add(mark, join(self._path(), key), "merge keys (<<) are not read: write the keys out")
+            message = "merge keys (<<) are not read: write the keys out"
+            self._problems.add(mark, join(self._path(), key), message, peer="merges the keys")
         else:
             top.key = (key, mark)
 
@@ -255,7 +256,8 @@ def _compose(text: str, problems: Problems) -> Node | None:
             case yaml.DocumentStartEvent():
                 documents += 1
                 if documents > 1:
-                    problems.add(_mark(event.start_mark), "", "a second document begins here: only one is read")
+                    message = "a second document begins here: only one is read"
+                    problems.add(_mark(event.start_mark), "", message, peer="reads the first and ignores the rest")
                     raise _Unreadable
             case yaml.ScalarEvent():
                 builder.scalar(event)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -12,7 +12,7 @@ from reactor.config import values
 from reactor.config.document import MapNode, Node, ScalarNode, load
 from reactor.config.effective import settings
 from reactor.config.overrides import lay_over
-from reactor.config.problems import Problems
+from reactor.config.problems import Mark, Problems
 from reactor.config.read import Plain, Reader, describe
 from reactor.config.schema import File, FileFlags, GpuSelection, HealthSection, Replicated, Sharing, XidLists
 from reactor.config.unserved import unserved
@@ -45,6 +45,8 @@ class Accepted:
     path: str
     notes: tuple[str, ...] = ()
     """What people should know of a text that is all right."""
+    places: Mapping[str, Mark] = field(default_factory=dict, compare=False, repr=False)
+    """Where the value of each key stands in the text, by its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,8 @@ class Rejected:
     path: str
     problems: tuple[ConfigProblem, ...]
     """In the order of the text, at least one."""
+    rest: Accepted
+    """What the text comes to without its faults: to tell people more of it, never to be acted on."""
 
 
 def parse(data: bytes, *, path: str, overrides: Sequence[Setting] = ()) -> Accepted | Rejected:
@@ -64,24 +68,27 @@ def parse(data: bytes, *, path: str, overrides: Sequence[Setting] = ()) -> Accep
     problems = Problems()
     text, root = load(data, problems)
     empty = not problems and _is_empty(root)
-    written: Plain = {} if empty or root is None else _read(root, problems)
-    if problems:
-        return Rejected(digest=digest, path=path, problems=problems.sorted())
+    reader = Reader(problems)
+    written: Plain = {} if empty or root is None else _read(root, reader)
     file = msgspec.convert(lay_over(written, overrides), File)
     config = _config(file)
     config = replace(config, settings=settings(file, config, written, overrides))
     notes = ("the file is empty: the defaults are in force",) if empty else tuple(_notes(config))
-    return Accepted(config=config, digest=digest, text=text, path=path, notes=notes)
+    whole = Accepted(config=config, digest=digest, text=text, path=path, notes=notes, places=reader.marks)
+    if problems:
+        return Rejected(digest=digest, path=path, problems=problems.sorted(), rest=whole)
+    return whole
 
 
 def _is_empty(root: Node | None) -> bool:
     return root is None or (isinstance(root, ScalarNode) and root.value is None)
 
 
-def _read(root: Node, problems: Problems) -> Plain:
+def _read(root: Node, reader: Reader) -> Plain:
     """The values that the text has, without defaults; problems are noted."""
+    problems = reader.problems
     if not isinstance(root, MapNode):
-        keys = ", ".join(field.encode_name for field in msgspec.structs.fields(File))
+        keys = ", ".join(key.encode_name for key in msgspec.structs.fields(File))
         problems.add(root.mark, "", f"the file must be a mapping of {keys}; got {describe(root)}")
         return {}
     if _is_manifest(root):
@@ -89,9 +96,9 @@ def _read(root: Node, problems: Problems) -> Plain:
             root.mark,
             "",
             "this is a whole Kubernetes manifest, not a config: mount what stands under a key of its data",
+            peer="reads it as an empty config: every GPU whole, nothing shared",
         )
         return {}
-    reader = Reader(problems)
     written = reader.file(root)
     file = msgspec.convert(written, File)
     for name, sharing in (("timeSlicing", file.sharing.time_slicing), ("mps", file.sharing.mps)):
@@ -99,7 +106,8 @@ def _read(root: Node, problems: Problems) -> Plain:
             _check_doubled(sharing, f"sharing.{name}", reader)
     _check_xids(file.health.xids, reader)
     if {"sharing.timeSlicing", "sharing.mps"} <= reader.marks.keys():
-        problems.add(reader.marks["sharing.mps"], "sharing.mps", "timeSlicing and mps exclude each other: keep one")
+        message = "timeSlicing and mps exclude each other: keep one"
+        problems.add(reader.marks["sharing.mps"], "sharing.mps", message, peer="mps counts, timeSlicing is ignored")
     return written
 
 
@@ -117,7 +125,8 @@ def _check_doubled(sharing: Sharing, path: str, reader: Reader) -> None:
         if first is not None:
             where = f"{path}.resources[{index}].name"
             line = reader.marks[f"{path}.resources[{first}].name"].line
-            reader.problems.add(reader.marks[where], where, _doubled(entry, first, line))
+            peer = "applies both, the later one to the ids that they have in common"
+            reader.problems.add(reader.marks[where], where, _doubled(entry, first, line), peer=peer)
         others.append((index, selector))
 
 

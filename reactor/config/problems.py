@@ -27,9 +27,10 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found) + self._more
 
-    def add(self, mark: Mark, path: str, message: str) -> None:
+    def add(self, mark: Mark, path: str, message: str, *, peer: str = "") -> None:
+        """``peer``: what the device plugin makes of it, where it does not refuse it."""
         if len(self._found) < MAX_PROBLEMS:
-            self._found.append(ConfigProblem(line=mark.line, column=mark.column, path=path, message=message))
+            self._found.append(ConfigProblem(line=mark.line, column=mark.column, path=path, message=message, peer=peer))
         else:
             self._more += 1
 

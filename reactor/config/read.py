@@ -54,9 +54,8 @@ class Reader:
         self.marks[path] = node.mark
         member = _member(node, kind)
         if member is None or (_is_null(node) and rule is not None and not rule.null):
-            self.problems.add(
-                node.mark, path, f"expected {_expected(kind, rule)}; got {describe(node)}{_hint(node, kind)}"
-            )
+            words = f"expected {_expected(kind, rule)}; got {describe(node)}{_hint(node, kind)}"
+            self.problems.add(node.mark, path, words, peer=_peer(node, kind, rule))
             return BAD
         if member is not kind:
             before = len(self.problems)
@@ -79,7 +78,7 @@ class Reader:
         wrong = rule.check(value)
         if wrong is None:
             return value
-        self.problems.add(node.mark, path, wrong)
+        self.problems.add(node.mark, path, wrong, peer=_peer(node, inspect.AnyType(), rule))
         return BAD
 
     def _scalar(self, node: ScalarNode, kind: inspect.Type, path: str) -> Result:
@@ -138,7 +137,10 @@ class Reader:
             meant = f" here, it belongs at {elsewhere}"
         else:
             meant = f"; known here: {', '.join(fields)}"
-        self.problems.add(mark, join(path, key), f"unknown key {quote(key)}{meant}")
+        # The device plugin reads keys in any case, but for those inside timeSlicing and mps.
+        folds = key.casefold() in folded and not path.startswith("sharing.")
+        peer = f"takes it for {here}" if folds else "ignores it"
+        self.problems.add(mark, join(path, key), f"unknown key {quote(key)}{meant}", peer=peer)
         return {here} if here else set()
 
 
@@ -279,6 +281,16 @@ def describe(node: Node) -> str:
             return f"the text {quote(value)}"
         case ScalarNode(value=value):
             return f"the number {value}"
+
+
+def _peer(node: Node, kind: inspect.Type, rule: Rule | None) -> str:
+    """What the device plugin, which reads YAML 1.1, makes of a value that is refused here."""
+    if not isinstance(node, ScalarNode):
+        return ""
+    meant = _BOOLISH.get(str(node.value).casefold())
+    if isinstance(kind, inspect.BoolType) and meant is not None and str(node.value).casefold() != meant:
+        return f"takes it for {meant}, unless it stands in quotes"
+    return "" if rule is None else rule.peer(node.value)
 
 
 def _hint(node: Node, kind: inspect.Type) -> str:

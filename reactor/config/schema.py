@@ -26,6 +26,8 @@ class Rule(msgspec.Struct, frozen=True):
     check: Callable[[object], str | None] = values.accept
     null: bool = True
     """Whether null is as good as leaving the key out."""
+    peer: Callable[[object], str] = values.refused_too
+    """What the device plugin makes of a value that is refused here."""
 
 
 class DiscoveryStrategy(StrEnum):
@@ -34,9 +36,15 @@ class DiscoveryStrategy(StrEnum):
     TEGRA = "tegra"
 
 
-def _rule(expected: str, check: Callable[[object], str | None], pattern: str | None = None) -> Meta:
+def _rule(
+    expected: str,
+    check: Callable[[object], str | None],
+    pattern: str | None = None,
+    peer: Callable[[object], str] = values.refused_too,
+) -> Meta:
     return Meta(
-        extra={"rule": Rule(expected, check)}, extra_json_schema=None if pattern is None else {"pattern": pattern}
+        extra={"rule": Rule(expected, check, peer=peer)},
+        extra_json_schema=None if pattern is None else {"pattern": pattern},
     )
 
 
@@ -48,17 +56,25 @@ Name: TypeAlias = Annotated[
         r"^(nvidia\.com/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
     ),
 ]
-Path: TypeAlias = Annotated[str, _rule("an absolute path", values.check_path, "^/")]
+Path: TypeAlias = Annotated[str, _rule("an absolute path", values.check_path, "^/", values.peer_takes_text)]
 Replicas: TypeAlias = Annotated[
     int,
     Meta(ge=2, le=100_000),
-    _rule("a whole number of 2 or more (for no sharing, leave the entry out)", values.check_replicas),
+    _rule(
+        "a whole number of 2 or more (for no sharing, leave the entry out)",
+        values.check_replicas,
+        peer=values.peer_replicas,
+    ),
 ]
 Device: TypeAlias = (
     Annotated[int, Meta(ge=0), _rule("an index of 0 or more", values.check_index)]
     | Annotated[
         str,
-        _rule("an index, a UUID (GPU-... or MIG-...), or a MIG index such as 0:1", values.check_device),
+        _rule(
+            "an index, a UUID (GPU-... or MIG-...), or a MIG index such as 0:1",
+            values.check_device,
+            peer=values.peer_device,
+        ),
     ]
 )
 Devices: TypeAlias = Annotated[
@@ -73,7 +89,11 @@ DeviceListStrategies: TypeAlias = Annotated[
 ]
 Duration: TypeAlias = Annotated[
     str,
-    _rule("a duration with its unit, such as 60s or 1m30s, or the word infinite", values.check_duration),
+    _rule(
+        "a duration with its unit, such as 60s or 1m30s, or the word infinite",
+        values.check_duration,
+        peer=values.peer_duration,
+    ),
 ]
 Window: TypeAlias = Annotated[str, _rule("a duration with its unit, such as 24h", values.check_window)]
 Xids: TypeAlias = list[
@@ -132,12 +152,12 @@ class FileFlags(_Section, frozen=True, kw_only=True):
         bool, Meta(description="Not ready until NVML answers. The agent waits for the driver and never exits for it.")
     ] = True
     mps_root: Annotated[
-        Annotated[str, _rule("an absolute path, or empty", values.check_path_or_empty)],
+        Annotated[str, _rule("an absolute path, or empty", values.check_path_or_empty, peer=values.peer_takes_text)],
         Meta(description="Host path of the MPS tree."),
     ] = ""
     nvidia_driver_root: Annotated[Path, Meta(description="Host path of the driver installation.")] = "/"
     nvidia_dev_root: Annotated[
-        Annotated[str, _rule("an absolute path, or empty", values.check_path_or_empty)],
+        Annotated[str, _rule("an absolute path, or empty", values.check_path_or_empty, peer=values.peer_takes_text)],
         Meta(description="Host path above /dev with the device nodes. Empty: the driver root."),
     ] = ""
     gdrcopy_enabled: Annotated[bool, Meta(description="Ask the container runtime for the GDRCopy device.")] = False

@@ -33,6 +33,8 @@ _MIG_UUID = re.compile(rf"MIG-{_HEX_UUID}|MIG-GPU-{_HEX_UUID}/[0-9]{{1,4}}/[0-9]
 _PCI = re.compile(
     r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}:[01][0-9a-fA-F])(?:\.([0-7]))?",
 )
+_OLD_NUMBER = re.compile(r"0[0-7]{1,18}|[1-9][0-9_]{0,18}")
+"""A whole number in YAML 1.1 that is text here."""
 _XID_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})")
 MAX_XID = 9999
 _DURATION = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,9})?(?:ns|us|µs|μs|ms|s|m|h))+")
@@ -247,3 +249,34 @@ def overlap(one: DeviceSelector, other: DeviceSelector) -> bool:
         case ListedDevices(), ListedDevices():
             return bool(one.indices & other.indices or one.uuids & other.uuids or one.mig & other.mig)
     return False
+
+
+# ---------------------------------------------------------------- what the device plugin makes of values refused here
+
+
+def refused_too(value: object) -> str:
+    """It is as strict, as far as is known."""
+    return ""
+
+
+def peer_takes_text(value: object) -> str:
+    return "takes it as it is" if isinstance(value, str) else ""
+
+
+def peer_replicas(value: object) -> str:
+    return "takes it, and the kubelet drops the list" if isinstance(value, int) and value > 100_000 else ""
+
+
+def peer_device(value: object) -> str:
+    if isinstance(value, str) and _OLD_NUMBER.fullmatch(value):
+        digits = value.replace("_", "")
+        return f"takes it for {int(digits, 8) if digits.startswith('0') else int(digits)}"
+    return ""
+
+
+def peer_duration(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"takes it for {value} nanoseconds"
+    if isinstance(value, str) and _DURATION.fullmatch(value.removeprefix("-")):
+        return "takes it as it is"
+    return ""

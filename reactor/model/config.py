@@ -236,6 +236,8 @@ class ConfigProblem:
     """Such as sharing.timeSlicing.resources[0].replicas; empty for the document itself."""
     message: str
     """What is wrong and what to do, in one sentence."""
+    peer: str = ""
+    """What the device plugin makes of it instead. Empty: it refuses it as well, as far as is known."""
 
     def render(self, file: str) -> str:
         where = f"{file}:{self.line}:{self.column}: " if self.line else f"{file}: "
