@@ -74,10 +74,10 @@ class Node:
         environment: Mapping[str, str] | None = None,
         log: int = subprocess.PIPE,
         wrap: Sequence[str] = (),
-        **settings: str,
+        **settings: str | None,
     ) -> Agent:
-        """Start an agent on this node. A setting replaces one of the defaults (``state_dir="/x"``) or adds one."""
-        chosen = {
+        """Start an agent on this node. A setting replaces one of the defaults (``state_dir="/x"``), None removes it."""
+        chosen: dict[str, str | None] = {
             "config": str(self.config),
             "kubelet_root": str(self.kubelet.root),
             "state_dir": str(self.state_dir),
@@ -87,10 +87,10 @@ class Node:
             "node_name": "node-1",
             **settings,
         }
-        given = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
+        given = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items() if value is not None]
         agent = await start_agent(
-            [*given, "--allow-inject", *flags],
-            admin=Path(chosen["admin_socket"]),
+            [*given, *flags],
+            admin=Path(chosen["admin_socket"] or ""),
             complaints=self.root / f"stderr-{len(self.agents)}",
             environment=environment or {},
             log=log,
@@ -107,7 +107,7 @@ class Node:
             if agent.process.poll() is None:
                 assert (await agent.end()).code == 0, agent.log
         for agent in self.agents:
-            assert agent.complaints == ""
+            assert agent.complaints == "", agent.complaints
 
     def kill_agents(self) -> None:
         for agent in self.agents:
@@ -123,13 +123,17 @@ class Node:
 
     async def allocate(self, name: str, count: int, resource: str = GPU) -> str:
         """Run a pod; why it was refused, empty if it runs and has its devices."""
-        before = await self.kubelet.held(resource)
         with trio.fail_after(10):
             pod = await self.kubelet.run_pod(name, {resource: count})
         if not pod.message:
             # A kubelet that has not read a list yet runs a pod without its devices, and says nothing.
-            assert len(await self.kubelet.held(resource) - before) == count
+            (devices,) = [each.devices for each in await self.kubelet.list_pods() if each.pod.name == name]
+            assert len(devices) == count
         return pod.message
+
+    def watches(self) -> set[int]:
+        """The event sets in which a worker has put every GPU; a new worker has a new one."""
+        return {number for number, made in self.gpus._sets.items() if len(made.masks) == len(self.gpus.present)}
 
     async def served(self) -> str:
         """The socket of the one resource, as soon as there is one."""
