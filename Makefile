@@ -49,8 +49,10 @@ fix: $(STAMP)  ## format and mend what ruff can mend
 proto: $(STAMP)  ## generate reactor/kubelet/_pb from proto/
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh proto/generate.sh
 
-schema: $(STAMP)  ## generate config/events.schema.json, docs/events.md and docs/metrics.md
+schema: $(STAMP)  ## generate what is published of the code: schemas in config/, pages in docs/
 	@$(BIN)/python -m reactor.record.schema
+	@$(BIN)/gpu-reactor check --print-schema > config/config.schema.json
+	@$(BIN)/python -m reactor.cli.reference
 	@$(BIN)/python -m reactor.status.metrics.page
 
 lock:  ## resolve pyproject.toml anew into the hashed locks

@@ -10,7 +10,7 @@ from reactor.config.fetch import Fetch
 from reactor.config.options import DRIVER_ROOT, OPTIONS, Kind, Option
 from reactor.config.overrides import Given, read_overrides
 from reactor.config.parse import Accepted, Rejected, parse
-from reactor.config.published import json_schema
+from reactor.config.published import json_schema, keys
 from reactor.config.read import doc_of
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "doc_of",
     "effective",
     "json_schema",
+    "keys",
     "parse",
     "read_overrides",
 ]

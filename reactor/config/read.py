@@ -157,13 +157,27 @@ def type_at(key: str) -> inspect.Type:
 
 def doc_of(key: str) -> str:
     """The doc line of a key of the schema."""
-    kind = type_at(key)
+    return doc_of_type(type_at(key))
+
+
+def doc_of_type(kind: inspect.Type) -> str:
+    """The doc line that stands with a key's type."""
     while isinstance(kind, inspect.Metadata):
         text = (kind.extra_json_schema or {}).get("description")
         if text:
             return str(text)
         kind = kind.type
-    raise KeyError(key)
+    raise ValueError(f"{kind} has no doc line")
+
+
+def expected(kind: inspect.Type) -> str:
+    """What a value of this type must be, in words."""
+    return _expected(*_unwrap(kind))
+
+
+def unwrapped(kind: inspect.Type) -> tuple[inspect.Type, ...]:
+    """The types that a value may be read as."""
+    return tuple(_unwrap(member)[0] for member in _members(_unwrap(kind)[0]))
 
 
 def freeze(value: Plain) -> model.Plain:

@@ -28,6 +28,8 @@ _MESSAGES: tuple[tuple[str, tuple[object, ...], str], ...] = (
 )
 """(path, values that are served beside the default, message)"""
 
+MESSAGES = {path: message for path, _, message in _MESSAGES}
+
 
 def unserved(file: File, config: Config) -> Iterator[Unserved]:
     """What of an accepted file, and of what it was read as, has no effect in this version."""
