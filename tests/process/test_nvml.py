@@ -56,6 +56,7 @@ async def test_it_is_alive_and_not_ready_while_nvml_never_answered(node: Node) -
     hang = node.gpus.hang("nvmlInitWithFlags")
     agent = await node.start(probe_listen=f"127.0.0.1:{port}")
     await soon(lambda: hang.met > 0)
+    await agent.log.until("config.read")
     assert await get(port, "/healthz") == (200, "ok")
     status, why = await get(port, "/readyz")
     assert (status, "NVML has not been asked yet" in why) == (503, True)
