@@ -26,7 +26,7 @@ from reactor import __version__, allocate
 from reactor import events as e
 from reactor.aio import Door, living, open_door
 from reactor.bus import Bus, Source
-from reactor.conditions import policy_from_environment
+from reactor.conditions.classes import policy_from_environment
 from reactor.config import Accepted, parse
 from reactor.handlers.advertise import Advertise
 from reactor.handlers.discover import Discover

@@ -10,22 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactor.conditions import (
-    TABLE,
     Conditions,
     after_absence,
     after_action,
     after_scan,
-    classify,
     judge_action,
     judge_ecc,
     judge_failure,
     judge_xid,
     merge,
-    policy_from_environment,
     quiet_until,
     relapsed,
     replaced,
 )
+from reactor.conditions.classes import TABLE, classify, policy_from_environment
 from reactor.model.condition import WHOLE_GPU, Condition, FaultClass, Placement, Policy, XidClass
 from reactor.model.gpu import FailureKind, Gpu, MigMode, RecoveryAction
 from reactor.model.ids import GpuUuid, PciAddress

@@ -115,7 +115,7 @@ def _tell_accepted(found: Accepted) -> int:
 def _tell_differences(found: Accepted | Rejected) -> int:
     from reactor.cli.migration import always, differences
     from reactor.cli.settings import HEALTH_VARIABLES
-    from reactor.conditions import policy_from_environment
+    from reactor.conditions.classes import policy_from_environment
     from reactor.config import Accepted
     from reactor.model.condition import Policy
 

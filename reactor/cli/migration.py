@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from reactor.conditions import classify, in_force
+from reactor.conditions.classes import classify, in_force
 from reactor.config import Accepted, Rejected
 from reactor.model.condition import Policy, XidClass
 from reactor.model.config import Config, SharedResource

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reactor.cli.options import read_options
-from reactor.conditions import policy_from_environment
+from reactor.conditions.classes import policy_from_environment
 from reactor.config import DRIVER_ROOT
 from reactor.model.config import Setting
 from reactor.model.errors import Refused

@@ -11,6 +11,7 @@ import msgspec
 from reactor.config import values
 from reactor.config.document import MapNode, Node, ScalarNode, load
 from reactor.config.effective import settings
+from reactor.config.options import DRIVER_ROOT
 from reactor.config.overrides import lay_over
 from reactor.config.problems import Mark, Problems
 from reactor.config.read import Plain, Reader, describe
@@ -71,7 +72,9 @@ def parse(data: bytes, *, path: str, overrides: Sequence[Setting] = ()) -> Accep
     reader = Reader(problems)
     written: Plain = {} if empty or root is None else _read(root, reader)
     file = msgspec.convert(lay_over(written, overrides), File)
+    flagged = any(setting.path == DRIVER_ROOT for setting in overrides)
     config = _config(file)
+    config = replace(config, unserved=tuple(unserved(file, config, flagged=flagged)))
     config = replace(config, settings=settings(file, config, written, overrides))
     notes = ("the file is empty: the defaults are in force",) if empty else tuple(_notes(config))
     whole = Accepted(config=config, digest=digest, text=text, path=path, notes=notes, places=reader.marks)
@@ -164,7 +167,7 @@ def _config(file: File) -> Config:
     patterns = (
         ResourcePattern(pattern=entry.pattern, name=values.full_name(entry.name)) for entry in file.resources.gpus
     )
-    config = Config(
+    return Config(
         flags=_flags(file.flags),
         gpus=tuple(patterns) or Config().gpus,
         time_slicing=TimeSlicing() if slicing is None else _time_slicing(slicing),
@@ -174,7 +177,6 @@ def _config(file: File) -> Config:
         health=_health(file.health),
         holds=file.holds,
     )
-    return replace(config, unserved=tuple(unserved(file, config)))
 
 
 def _notes(config: Config) -> Iterator[str]:

@@ -123,7 +123,7 @@ class PluginFlags(_Section, frozen=True, kw_only=True):
         name="nvidiaCTKPath", default="/usr/bin/nvidia-ctk"
     )
     container_driver_root: Annotated[
-        Path, Meta(description="Where the host's driver root is mounted in the agent's container.")
+        Path, Meta(description="Where the driver root is mounted in the agent's container; by flag or variable.")
     ] = "/driver-root"
     shared_devices_allocation_policy: Annotated[
         AllocationPolicy, Meta(description="Spread shares over the GPUs, or fill one GPU after the other.")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from reactor.config.schema import File
-from reactor.model.config import SERVED_STRATEGIES, Config, ListedDevices, Unserved
+from reactor.model.config import SERVED_STRATEGIES, Config, Flags, ListedDevices, Unserved
 
 _MESSAGES: tuple[tuple[str, tuple[object, ...], str], ...] = (
     ("flags.migStrategy", (), "MIG devices are not served yet"),
@@ -31,13 +31,19 @@ _MESSAGES: tuple[tuple[str, tuple[object, ...], str], ...] = (
 MESSAGES = {path: message for path, _, message in _MESSAGES}
 
 
-def unserved(file: File, config: Config) -> Iterator[Unserved]:
-    """What of an accepted file, and of what it was read as, has no effect in this version."""
+def unserved(file: File, config: Config, *, flagged: bool) -> Iterator[Unserved]:
+    """What of an accepted file, and of what it was read as, has no effect in this version.
+
+    ``flagged``: where the driver root is mounted was said by a flag or a variable.
+    """
     written, default = msgspec.to_builtins(file), msgspec.to_builtins(File())
     for path, served, message in _MESSAGES:
         value = _at(written, path)
         if value != _at(default, path) and value not in served:
             yield Unserved(path=path, message=message)
+    if config.flags.container_driver_root != Flags().container_driver_root and not flagged:
+        message = "the driver is looked for before the file is read: say it by --driver-root-ctr-path or its variable"
+        yield Unserved(path="flags.plugin.containerDriverRoot", message=message)
     others = [strategy for strategy in config.flags.device_list_strategy if strategy not in SERVED_STRATEGIES]
     if others:
         known = " and ".join(SERVED_STRATEGIES)

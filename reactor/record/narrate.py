@@ -7,7 +7,7 @@ What a fact says by itself is told here; what it changed (conditions, driver, pl
 from __future__ import annotations
 
 from reactor import events as facts
-from reactor.conditions import classify
+from reactor.conditions.classes import classify
 from reactor.events import Event, Fact
 from reactor.model.ids import GpuUuid
 from reactor.record import catalogue as say

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reactor import conditions as rules
+from reactor.conditions.classes import in_force
 from reactor.events import (
     EccReported,
     Event,
@@ -145,7 +146,7 @@ def rules_changed(state: State, event: Event) -> State:
     """The config may say otherwise what XIDs mean: faults that are none any more are lifted, nothing is judged anew."""
     if state.config.config is None:
         return state
-    policy = rules.in_force(state.environment, state.config.config.health)
+    policy = in_force(state.environment, state.config.config.health)
     if policy == state.policy:
         return state
     found = {uuid: rules.relieved(policy, known) for uuid, known in state.conditions.items()}

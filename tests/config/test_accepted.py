@@ -160,6 +160,7 @@ def test_aliases_stand_for_what_they_name() -> None:
         ("flags: {deviceDiscoveryStrategy: tegra}", "flags.deviceDiscoveryStrategy"),
         ("flags: {plugin: {deviceListStrategy: [volume-mounts, cdi-cri]}}", "flags.plugin.deviceListStrategy"),
         ("flags: {plugin: {cdiAnnotationPrefix: x/}}", "flags.plugin.cdiAnnotationPrefix"),
+        ("flags: {plugin: {containerDriverRoot: /x}}", "flags.plugin.containerDriverRoot"),
         ("flags: {plugin: {nvidiaCTKPath: /x}}", "flags.plugin.nvidiaCTKPath"),
         ("flags: {gfd: {sleepInterval: infinite, oneshot: true}}", "flags.gfd"),
         ("resources: {mig: [{pattern: '*', name: gpu}]}", "resources.mig"),

@@ -53,6 +53,15 @@ def test_what_is_not_served_is_told_of_wherever_it_was_said() -> None:
     assert read("flags: {mpsRoot: /m}", flag("flags.mpsRoot", "")).unserved == ()
 
 
+def test_where_the_driver_is_mounted_is_for_a_flag_to_say() -> None:
+    """CFG-34: what the file says of it comes too late; the root on the host is another key."""
+    text = "flags: {nvidiaDriverRoot: /opt/drv, plugin: {containerDriverRoot: /x}}"
+    assert [entry.path for entry in read(text).unserved] == ["flags.plugin.containerDriverRoot"]
+    flagged = read(text, flag("flags.plugin.containerDriverRoot", "/driver-root"))
+    assert flagged.unserved == ()
+    assert flagged.flags.dev_root == "/opt/drv"
+
+
 def test_every_key_of_the_file_has_a_setting() -> None:
     """CFG-35"""
     config = accepted("").config

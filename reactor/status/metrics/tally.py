@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from reactor import events as e
 from reactor import view
-from reactor.conditions import classify
+from reactor.conditions.classes import classify
 from reactor.model.condition import XidClass
 from reactor.model.ids import GpuUuid
 from reactor.record.narrate import decision_on
