@@ -82,11 +82,11 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:
         case e.AgentWaiting():
             return begin(state, event, "agent.waiting", fact.reason)
         case e.ConfigRead():
-            return gpus.rules_changed(configs.config_read(state, event, fact), event)
+            return configs.channels(gpus.rules_changed(configs.config_read(state, event, fact), event), event)
         case e.ConfigRejected():
             return configs.config_rejected(state, event, fact)
         case e.InventoryTaken():
-            return gpus.inventory_taken(state, event, fact)
+            return configs.channels(gpus.inventory_taken(state, event, fact), event)
         case e.InventoryFailed():
             return gpus.inventory_failed(state, event, fact)
         case e.XidReported():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reactor.allocate import channel_node
 from reactor.events import ConfigOrigin, ConfigRead, ConfigRejected, Event
-from reactor.reducer.faults import begin, end
+from reactor.reducer.faults import begin, end, stand
 from reactor.state import ConfigState, State
 
 FAULT = "config.rejected"
+CHANNEL = "imex.channel"
 
 
 def config_read(state: State, event: Event, fact: ConfigRead) -> State:
@@ -27,6 +29,17 @@ def config_read(state: State, event: Event, fact: ConfigRead) -> State:
     if known.judged and known.digest == fact.digest and known.origin is fact.origin and not known.problems:
         return state
     return end(replace(state, config=now), FAULT)
+
+
+def channels(state: State, event: Event) -> State:
+    """An IMEX channel that the config asks for and that is not there is a fault, whether it is required or not."""
+    config = state.config.config
+    if config is None or state.scanned_at is None:
+        return state
+    lacking = [node for node in map(channel_node, config.imex.channels) if node not in state.nodes]
+    then = "no GPU is handed out" if config.imex.required else "containers are given none"
+    text = f"imex.channelIDs: {', '.join(lacking)} is not there, so {then}" if lacking else ""
+    return stand(state, event, CHANNEL, text)
 
 
 def config_rejected(state: State, event: Event, fact: ConfigRejected) -> State:

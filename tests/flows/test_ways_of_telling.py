@@ -53,6 +53,22 @@ async def test_packed_shares_go_to_one_gpu(flow, autojump_clock):
 async def test_a_required_channel_that_is_missing_keeps_the_gpus_back(flow, autojump_clock):
     async with flow(config="imex: {channelIDs: [0], required: true}\n") as node:
         assert node.unhealthy() == {node.gpu(0), node.gpu(1)}
+        assert "no GPU is handed out" in node.state.faults["imex.channel"].message
         node.edit_config("imex: {channelIDs: [0]}\n")
         await node.settle()
         assert node.healthy() == {node.gpu(0), node.gpu(1)}
+        assert "containers are given none" in node.state.faults["imex.channel"].message
+        node.edit_config("version: v1\n")
+        await node.settle()
+        assert "imex.channel" not in node.state.faults
+
+
+async def test_a_channel_that_comes_is_given_to_the_next_pod(flow, autojump_clock, tmp_path):
+    channel = tmp_path / "dev/nvidia-caps-imex-channels/channel0"
+    async with flow(config="imex: {channelIDs: [0], required: true}\n", numa=True) as node:
+        assert node.healthy() == set()
+        channel.parent.mkdir()
+        channel.touch()
+        await node.settle(60)
+        assert node.state.faults == {}
+        assert await told(node, "a") == {"NVIDIA_VISIBLE_DEVICES": node.gpu(0), "NVIDIA_IMEX_CHANNELS": "0"}
