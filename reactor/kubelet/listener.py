@@ -18,6 +18,7 @@ from grpclib.config import Configuration
 from grpclib.protocol import AbstractHandler, H2Protocol
 from grpclib.server import Server
 from h2.config import H2Configuration
+from h2.events import AlternativeServiceAvailable, Event, UnknownFrameReceived
 from h2.exceptions import ProtocolError
 
 from reactor.kubelet._pb.deviceplugin_grpc import DevicePluginBase
@@ -80,6 +81,9 @@ class _Connection(H2Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = _Together(transport)
         super().connection_made(self._transport)
+        # RFC 9113 4.1 has unknown frames ignored; grpclib knows no such event and would drop the connection for it.
+        for unknown in (UnknownFrameReceived, AlternativeServiceAvailable):
+            self.processor.processors[unknown] = _ignore
         self._server.live.add(self)
         if self._server.ended:  # it was being accepted while the server stopped
             transport.abort()
@@ -101,6 +105,10 @@ class _Connection(H2Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+def _ignore(event: Event) -> None:
+    """What this frame says does not concern us."""
 
 
 class _TrackingServer(Server):
