@@ -33,6 +33,7 @@ from reactor.handlers.discover import Discover
 from reactor.handlers.register import Register, Servers
 from reactor.handlers.remember import Remember, StateFile, recall
 from reactor.kubelet.books import list_pods, read_checkpoint
+from reactor.kubelet.cpus import pins_cpus
 from reactor.kubelet.desk import Desk
 from reactor.kubelet.servers import PluginServers
 from reactor.lock import Lock, one_agent
@@ -184,6 +185,7 @@ def _sources(settings: Settings, bus: Bus, door: Door, nvml: Nvml, servers: Plug
             publish=publish,
             until=until,
             state=lambda: bus.state,
+            pins_cpus=partial(pins_cpus, settings.kubelet_root),
         ),
         HealthSource(nvml, publish=publish),
         TimerSource(publish=publish, until=until),

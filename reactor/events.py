@@ -240,6 +240,8 @@ class KubeletUp(Fact):
     """kubelet.sock accepts connections, so the wipe of the directory is over."""
 
     identity: SocketIdentity
+    pins_cpus: bool = False
+    """Whether its CPU manager gives containers CPUs of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

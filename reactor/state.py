@@ -89,6 +89,8 @@ class Kubelet:
     doubted: bool = False
     """A stream of ours ended: it may be gone or new, the kubelet source is to probe at once."""
     up_at: float | None = None
+    pins_cpus: bool = False
+    """As last read."""
     reason: str = ""
     life: int = 0
     """Counts the lives of the kubelet that this agent saw begin."""

@@ -82,7 +82,8 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:
         case e.AgentWaiting():
             return begin(state, event, "agent.waiting", fact.reason)
         case e.ConfigRead():
-            return configs.channels(gpus.rules_changed(configs.config_read(state, event, fact), event), event)
+            state = gpus.rules_changed(configs.config_read(state, event, fact), event)
+            return configs.cpus(configs.channels(state, event), event)
         case e.ConfigRejected():
             return configs.config_rejected(state, event, fact)
         case e.InventoryTaken():
@@ -102,7 +103,7 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:
         case e.WorkerStarted() | e.WorkerLost() | e.FaultUnattributed() | e.DevicesChanged() | e.Remembered():
             return state
         case e.KubeletUp():
-            return kubelet.up(state, event, fact)
+            return configs.cpus(kubelet.up(state, event, fact), event)
         case e.KubeletDown():
             return kubelet.down(state, fact)
         case e.PluginSocketGone():

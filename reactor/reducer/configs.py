@@ -11,6 +11,7 @@ from reactor.state import ConfigState, State
 
 FAULT = "config.rejected"
 CHANNEL = "imex.channel"
+CPUS = "kubelet.pins_cpus"
 
 
 def config_read(state: State, event: Event, fact: ConfigRead) -> State:
@@ -40,6 +41,18 @@ def channels(state: State, event: Event) -> State:
     then = "no GPU is handed out" if config.imex.required else "containers are given none"
     text = f"imex.channelIDs: {', '.join(lacking)} is not there, so {then}" if lacking else ""
     return stand(state, event, CHANNEL, text)
+
+
+def cpus(state: State, event: Event) -> State:
+    """KBL-22: what the kubelet does for pinned CPUs takes devices away that it does not know a container to have."""
+    config = state.config.config
+    if config is None:
+        return state
+    text = (
+        "the kubelet's CPU manager is static: without flags.plugin.passDeviceSpecs, which is false, it takes running"
+        " containers their GPUs"
+    )
+    return stand(state, event, CPUS, text if state.kubelet.pins_cpus and not config.flags.pass_device_specs else "")
 
 
 def config_rejected(state: State, event: Event, fact: ConfigRejected) -> State:

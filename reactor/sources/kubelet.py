@@ -72,7 +72,9 @@ class KubeletSource:
         identity: Callable[[Path], SocketIdentity | None] = presence.identity,
         watch: Watch = watch_directory,
         exists: Callable[[Path], bool] = Path.is_socket,
+        pins_cpus: Callable[[], bool] = bool,
     ) -> None:
+        """``pins_cpus``: whether the kubelet gives containers CPUs of their own; asked whenever it came up."""
         self._directory = directory
         self._socket = kubelet_socket
         self._sockets = sockets
@@ -83,6 +85,7 @@ class KubeletSource:
         self._identity = identity
         self._watch = watch
         self._exists = exists
+        self._pins_cpus = pins_cpus
         self._woken = trio.Event()
         self._told: SocketIdentity | str = ""
         """What was published last: an identity, or why there is none; empty: nothing yet."""
@@ -179,7 +182,7 @@ class KubeletSource:
         if self._streams():
             return  # the old life's streams end first; each end is a doubt, and a doubt looks again
         self._told = found
-        self._publish(KubeletUp(identity=found))
+        self._publish(KubeletUp(identity=found, pins_cpus=self._pins_cpus()))
         self._hurry(CALM_AFTER)
 
     def _confirm(self, found: SocketIdentity) -> None:
@@ -188,7 +191,7 @@ class KubeletSource:
             self._accepted_at = trio.current_time()
         elif trio.current_time() - self._accepted_at >= DYING:
             self._accepted_at = None
-            self._publish(KubeletUp(identity=found))
+            self._publish(KubeletUp(identity=found, pins_cpus=self._pins_cpus()))
             self._hurry(CALM_AFTER)
 
     def _check_sockets(self) -> None:
