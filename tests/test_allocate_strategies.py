@@ -75,6 +75,16 @@ def test_a_container_without_ids_is_told_that_it_has_none(policy):
     assert told(policy) == Answer(envs=(("NVIDIA_VISIBLE_DEVICES", "void"),))
 
 
+def test_each_container_of_one_call_has_the_devices_of_its_own_ids():
+    """SHR-10: paired by id, whatever order the call is in."""
+    node = snapshot(whole(4), AnswerPolicy(volume_mounts=True, indices=True))
+    asked = [ids((3, None)), ids((0, None), (2, None)), ids((1, None))]
+    result = answer(node, GPU, asked)
+    assert isinstance(result, tuple)
+    paths = [[path.removeprefix(f"{ROOT}/") for path, _ in one.mounts] for one in result]
+    assert paths == [["3"], ["0", "2"], ["1"]]
+
+
 # ---------------------------------------------------------------- IMEX
 
 

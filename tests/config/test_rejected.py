@@ -190,11 +190,13 @@ def test_wrong_devices_are_refused(devices: str) -> None:
 
 @pytest.mark.parametrize("interval", ["60", "'60'", "0s", "-5s", "500ms", "1d", "true", "1s2", "''"])
 def test_a_duration_needs_its_unit_and_at_least_a_second(interval: str) -> None:
+    """CFG-13, CFG-14"""
     assert "flags.gfd.sleepInterval: " in one_problem(f"flags: {{gfd: {{sleepInterval: {interval}}}}}")
 
 
 @pytest.mark.parametrize("channels", ["[1]", "[0, 0]", "['0']", "0"])
 def test_the_only_channel_is_0(channels: str) -> None:
+    """CFG-17"""
     assert "imex.channelIDs" in one_problem(f"imex: {{channelIDs: {channels}}}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reactor.model.kubelet import Refusal
 from reactor.simulate.node import GPU
 
 MIXED = "4xH100+2xT4+2xL4"
@@ -90,3 +91,19 @@ async def test_a_product_can_be_left_out_and_let_in_again(flow, seen, autojump_c
         await node.settle(10)
         assert node.healthy("nvidia.com/t4") == whole(node, 4, 5)
         assert seen.sent("nvidia.com/h100") == seen.sent("nvidia.com/rest") == 1
+
+
+async def test_a_card_of_another_uuid_is_served_and_the_old_id_is_refused(flow, seen, autojump_clock):
+    """ALC-02: the node was moved, the kubelet may still ask with an id of before."""
+    async with flow(gpus="2xH100") as node:
+        old = node.gpu(0)
+        node.hardware.swap(0)
+        await node.settle(60)
+        (new,) = node.healthy() - {node.gpu(1)}
+        assert set(node.listed()) == {new, node.gpu(1)}
+        refusal = node.desk.allocate(GPU, [[old]])
+        assert isinstance(refusal, Refusal)
+        assert refusal.message == f"unknown device {old}: nvidia.com/gpu does not list it (any more)"
+        assert isinstance(node.desk.allocate(GPU, [[new]]), tuple)
+        await node.settle(1)
+        assert node.healthy() == {new, node.gpu(1)}
