@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import trio
 
+from reactor.config import MAX_BYTES, Accepted, Rejected, parse
 from reactor.events import Fact
 from reactor.model.errors import Refused
 from reactor.model.snapshot import Snapshot
 from reactor.state import State
-from reactor.status.describe import describe
+from reactor.status.describe import describe, describe_device
+from reactor.status.document import RefusedDoc
 from reactor.status.http import Handler, Reply, Request, say, serve
 from reactor.status.inject import parse_fact
 from reactor.status.listen import bind_patiently, bind_unix, inode, remove_socket
+from reactor.status.preview import preview
 from reactor.status.ring import Ring
 
 log = logging.getLogger(__name__)
 
 _NOT_ALLOWED = "this agent takes no injected facts: start it with --allow-inject (never on a node that has work)"
-_PATHS = "there are /debug/state, /debug/events (?follow=1) and POST /debug/inject"
+_PATHS = (
+    "there are /debug/state, /debug/device?id=ID, /debug/events (?follow=1), POST /debug/plan (a config text) and "
+    "POST /debug/inject"
+)
+_BODY_LIMIT = MAX_BYTES + 1
+"""A config text that is too large is refused in the words of its reader."""
+Parse = Callable[[bytes, str], Accepted | Rejected]
+
+
+def _parse(text: bytes, path: str) -> Accepted | Rejected:
+    return parse(text, path=path)
 
 
 def answer_admin(
@@ -33,17 +47,22 @@ def answer_admin(
     allow_inject: bool,
     lines: Ring,
     tasks: Callable[[], Mapping[str, int]] = dict,
+    read: Parse = _parse,
 ) -> Handler:
     def answer(request: Request) -> Reply:
         match request.method, request.path:
             case (("GET" | "HEAD"), "/debug/state"):
                 return _json(describe(state(), snapshot(), tasks()))
+            case (("GET" | "HEAD"), "/debug/device"):
+                return _json(describe_device(request.query.get("id", ""), state(), snapshot()))
             case (("GET" | "HEAD"), "/debug/events"):
                 reader = lines.reader(follow=request.query.get("follow", "0") not in ("", "0", "false"))
                 return Reply(content_type="application/x-ndjson", more=reader.more)
             case "POST", "/debug/inject":
                 return _inject(request.body, state(), publish) if allow_inject else say(403, _NOT_ALLOWED)
-            case _, ("/debug/state" | "/debug/events" | "/debug/inject"):
+            case "POST", "/debug/plan":
+                return _plan(read(request.body, request.query.get("path", "config")), state(), snapshot())
+            case _, ("/debug/state" | "/debug/device" | "/debug/events" | "/debug/plan" | "/debug/inject"):
                 return say(405, _PATHS)
             case _:
                 return say(404, _PATHS)
@@ -51,9 +70,15 @@ def answer_admin(
     return answer
 
 
-def _json(document: object) -> Reply:
+def _json(document: object, status: int = 200) -> Reply:
     body = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
-    return Reply(body=body, content_type="application/json")
+    return Reply(status=status, body=body, content_type="application/json")
+
+
+def _plan(found: Accepted | Rejected, state: State, snapshot: Snapshot) -> Reply:
+    if isinstance(found, Rejected):
+        return _json(RefusedDoc(problems=[problem.render(found.path) for problem in found.problems]), 422)
+    return _json(preview(state, snapshot, found, at=trio.current_time(), wall=time.time()))
 
 
 def _inject(body: bytes, state: State, publish: Callable[[Fact], object]) -> Reply:
@@ -80,6 +105,7 @@ async def serve_admin(
     allow_inject: bool,
     lines: Ring,
     tasks: Callable[[], Mapping[str, int]] = dict,
+    read: Parse = _parse,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer on a unix socket of mode 0600 until cancelled, then remove it.
@@ -88,12 +114,12 @@ async def serve_admin(
     again.
     """
     answer = answer_admin(
-        state=state, snapshot=snapshot, publish=publish, allow_inject=allow_inject, lines=lines, tasks=tasks
+        state=state, snapshot=snapshot, publish=publish, allow_inject=allow_inject, lines=lines, tasks=tasks, read=read
     )
     listeners = await bind_patiently("admin", lambda: bind_unix(path), publish, task_status)
     ours = inode(path)
     try:
-        await serve(answer, listeners, methods=("GET", "HEAD", "POST"))
+        await serve(answer, listeners, methods=("GET", "HEAD", "POST"), body_limit=_BODY_LIMIT)
     finally:
         _tidy(path, ours)
 

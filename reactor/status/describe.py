@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from reactor.model.condition import Condition, FaultClass
 from reactor.model.gpu import Gpu
 from reactor.model.hold import Hold
-from reactor.model.ids import DeviceId, GpuUuid, ResourceName, device_id
+from reactor.model.ids import DeviceId, GpuUuid, ResourceName, device_id, parse_device_id
 from reactor.model.snapshot import Offer, Snapshot
 from reactor.plan import PlannedResource
 from reactor.state import ConfigState, Fault, Plugin, State
@@ -21,6 +21,7 @@ from reactor.status.document import (
     AgentDoc,
     ConditionDoc,
     ConfigDoc,
+    DeviceDoc,
     Document,
     DriverDoc,
     FaultDoc,
@@ -46,6 +47,25 @@ def describe(state: State, snapshot: Snapshot, tasks: Mapping[str, int] | None =
         kubelet=_kubelet(state),
         faults=[_fault(fault) for _, fault in sorted(state.faults.items())],
         holds=[_hold(hold) for hold in holds],
+    )
+
+
+def describe_device(name: str, state: State, snapshot: Snapshot) -> DeviceDoc:
+    """One id as the kubelet sees it, in every list that has it."""
+    one = DeviceId(name)
+    ref = parse_device_id(name)
+    planned = {plan.name for plan in state.plan.resources for each in _ids(plan) if each == one} if ref else set()
+    found = {offer.resource: offer.by_id[one] for offer in snapshot.offers.values() if one in offer.by_id}
+    return DeviceDoc(
+        id=name,
+        gpu=ref.gpu if ref else None,
+        share=ref.share if ref else None,
+        planned=sorted(planned),
+        listed=[
+            {"resource": resource, "healthy": listed.healthy, "reason": listed.reason}
+            for resource, listed in sorted(found.items())
+        ],
+        holds=[_hold(hold) for key, hold in state.holds.items() if key.id == one],
     )
 
 

@@ -186,3 +186,88 @@ class Document(TypedDict):
     kubelet: KubeletDoc
     faults: list[FaultDoc]
     holds: list[HoldDoc]
+
+
+class ListedDoc(TypedDict):
+    resource: str
+    healthy: bool
+    reason: str
+
+
+class DeviceDoc(TypedDict):
+    """Of ``GET /debug/device?id=ID``."""
+
+    id: str
+    gpu: str | None
+    """None: it is not of this agent's spelling."""
+    share: int | None
+    planned: list[str]
+    """Resources that the plan has it in."""
+    listed: list[ListedDoc]
+    holds: list[HoldDoc]
+
+
+class KeyChangeDoc(TypedDict):
+    path: str
+    before: str
+    after: str
+
+
+class CountsDoc(TypedDict):
+    healthy: int
+    unhealthy: int
+
+
+class ResourceChangeDoc(TypedDict):
+    name: str
+    before: CountsDoc | None
+    after: CountsDoc | None
+    """None: the resource is not served."""
+    added: int
+    removed: int
+    reasons: dict[str, int]
+    """Why ids would not be handed out at once, with how many for each."""
+
+
+class MoveDoc(TypedDict):
+    index: int
+    uuid: str
+    product: str
+    before: str
+    """The resource, with xN where it is shared by N, or why it is not listed."""
+    after: str
+
+
+class PodMattersDoc(TypedDict):
+    """A pod that holds a GPU otherwise than the config would hand it out."""
+
+    pod: str
+    index: int | None
+    uuid: str
+    resource: str
+    held: str
+    """whole or shared"""
+
+
+class PreviewDoc(TypedDict):
+    """Of ``POST /debug/plan``: what a config would do to this node now."""
+
+    v: int
+    changes: list[KeyChangeDoc]
+    """Keys that differ from the config in force."""
+    resources: list[ResourceChangeDoc]
+    gpus: list[MoveDoc]
+    waits: list[PodMattersDoc]
+    """The change of their GPUs waits until they end."""
+    disturbs: list[PodMattersDoc]
+    """Their GPUs would be handed out to others at once (holds: allow)."""
+    impossible: list[str]
+    """What the config asks for and this node, or this version, cannot do."""
+    notes: list[str]
+    unserved: list[UnservedDoc]
+
+
+class RefusedDoc(TypedDict):
+    """Of ``POST /debug/plan`` with status 422: the text is no config."""
+
+    problems: list[str]

@@ -61,17 +61,19 @@ async def serve(
     *,
     methods: Sequence[str] = ("GET", "HEAD"),
     connections: int = CONNECTIONS,
+    body_limit: int = BODY_LIMIT,
 ) -> None:
     """Serve until cancelled; closes the listeners. ``handle`` is called on the trio thread and must be quick."""
-    house = _House(handle, tuple(methods), connections)
+    house = _House(handle, tuple(methods), connections, body_limit)
     await trio.serve_listeners(house.welcome, list(listeners))
 
 
 class _House:
-    def __init__(self, handle: Handler, methods: tuple[str, ...], connections: int) -> None:
+    def __init__(self, handle: Handler, methods: tuple[str, ...], connections: int, body_limit: int) -> None:
         self._handle = handle
         self._methods = methods
         self._places = connections
+        self._body_limit = body_limit
         self._reading: dict[trio.CancelScope, None] = {}
         """Connections whose request is not whole yet, the oldest first."""
 
@@ -86,7 +88,7 @@ class _House:
             await trio.aclose_forcefully(stream)
 
     async def _admit(self, stream: trio.SocketStream, whole: trio.CancelScope) -> None:
-        visit = _Visit(stream)
+        visit = _Visit(stream, self._body_limit)
         if self._places <= 0 and not self._make_room():
             await visit.send(say(503, "busy: too many connections at once"))
             return
@@ -139,8 +141,9 @@ class _Declined(Exception):
 class _Visit:
     """One connection's HTTP side."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, body_limit: int) -> None:
         self._stream = stream
+        self._body_limit = body_limit
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
         self._head_only = False
 
@@ -161,8 +164,8 @@ class _Visit:
         body = bytearray()
         while isinstance(event := await self._event(), h11.Data):
             body += event.data
-            if len(body) > BODY_LIMIT:
-                raise _Declined(say(413, f"more than {BODY_LIMIT} bytes"))
+            if len(body) > self._body_limit:
+                raise _Declined(say(413, f"more than {self._body_limit} bytes"))
         return bytes(body)
 
     async def _event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
