@@ -55,6 +55,8 @@ class Hold:
     """First List that lacked the id."""
     resent_at: float | None = None
     """When a list of its resource was sent more than 1 s after that (rule 1)."""
+    shown: bool = False
+    """Whether a List of this life of the kubelet had the id (it never has that of a plain init container)."""
     pod_seen: bool = False
     """Whether its pod was in a List of this life of the kubelet."""
     pod_gone_at: float | None = None

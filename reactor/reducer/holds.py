@@ -1,7 +1,8 @@
 """Who holds which id: begun by grants and by the kubelet's books, ended by the rules of design.md 5.
 
 1. The checkpoint lacks the id, read after a list of its resource was sent more than 1 s after a List lacked the id.
-2. The pod was seen in a List of this life of the kubelet and is gone from two Lists at least 2 s apart.
+2. The id, or the pod, was in a List of this life of the kubelet and is gone from two Lists at least 2 s apart. Up to
+   1.33 a List goes on naming a pod that ended, without its ids.
 3. A grant that neither List nor checkpoint has shown 10 s later.
 """
 
@@ -36,9 +37,22 @@ Holds = dict[HoldKey, Hold]
 
 
 def new_life(state: State) -> State:
-    """Another kubelet: what its predecessor showed of pods and ids proves nothing now."""
+    """Another kubelet: what its predecessor showed of pods and ids proves nothing now.
+
+    A grant that nobody had shown yet may have a pod all the same: its books decide, if they were not lost.
+    """
     holds = {
-        key: replace(hold, in_checkpoint=False, lacked_at=None, resent_at=None, pod_seen=False, pod_gone_at=None)
+        key: replace(
+            hold,
+            in_checkpoint=False,
+            lacked_at=None,
+            resent_at=None,
+            shown=False,
+            pod_seen=False,
+            pod_gone_at=None,
+            suspended=hold.suspended or hold.granted_at is not None,
+            granted_at=None,
+        )
         for key, hold in state.holds.items()
     }
     return replace(state, holds=holds) if holds else state
@@ -110,8 +124,10 @@ def pods_listed(state: State, event: Event, fact: PodsListed) -> State:
 
 def _without_pod(state: State, hold: Hold, pods: frozenset[PodRef], asked_at: float) -> Hold | None:
     """Rule 2, for a hold that this List does not show; None: it ends."""
-    if hold.granted_at is not None or hold.pod is None:
+    if hold.granted_at is not None or (hold.pod is None and not hold.suspended):
         return hold
+    if hold.shown and hold.lacked_at is not None and asked_at - hold.lacked_at >= GONE_FOR:
+        return None
     if hold.pod in pods:
         return hold if hold.pod_seen and hold.pod_gone_at is None else replace(hold, pod_seen=True, pod_gone_at=None)
     if not hold.pod_seen and not hold.suspended:
@@ -145,7 +161,7 @@ def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
     _name_pods(holds, seen)
     lost = _lost(state, seen)
     for key in [key for key in holds if key not in seen]:
-        hold = replace(holds[key], suspended=True) if key in lost and holds[key].pod else holds[key]
+        hold = replace(holds[key], suspended=True) if key in lost else holds[key]
         if _ended(state, hold, fact.asked_at):
             del holds[key]
         elif hold is not holds[key]:
@@ -220,10 +236,19 @@ def _shown(
             return known
         return replace(known, granted_at=None, numa=numa)
     waits = (known.pod_gone_at, known.granted_at, known.lacked_at, known.resent_at)
-    if known.pod_seen and known.pod == pod and known.numa == numa and waits == (None, None, None, None):
+    if known.shown and known.pod == pod and known.numa == numa and waits == (None, None, None, None):
         return known
     return replace(
-        known, pod=pod, pod_seen=True, pod_gone_at=None, granted_at=None, lacked_at=None, resent_at=None, numa=numa
+        known,
+        pod=pod,
+        shown=True,
+        pod_seen=True,
+        pod_gone_at=None,
+        granted_at=None,
+        lacked_at=None,
+        resent_at=None,
+        suspended=False,
+        numa=numa,
     )
 
 

@@ -138,7 +138,10 @@ def test_a_grant_that_the_checkpoint_shows_is_not_freed_by_rule_3() -> None:
 
 
 def test_ids_of_an_init_container_are_held_as_long_as_the_pod() -> None:
-    world = running(WHOLE_A, WHOLE_B)
+    world = World()
+    world.grant(WHOLE_A, WHOLE_B)
+    world.pods(WHOLE_A)
+    world.checkpoint(WHOLE_A, WHOLE_B)
     for _ in range(5):
         world.now += 1.0
         world.pods(WHOLE_A)
@@ -223,3 +226,37 @@ def test_holds_of_an_earlier_life_are_known_before_the_first_list() -> None:
         share(B, 0): True,
         share(B, 1): True,
     }
+
+
+def test_a_pod_that_ended_and_is_still_listed_is_freed_although_its_entry_stays() -> None:
+    """Up to 1.33, with completed Jobs on all GPUs: no Allocate would ever come to rewrite the checkpoint."""
+    world = running(WHOLE_A)
+    world.tell(e.PodsListed(pods=(BARE,), asked_at=world.now))
+    world.checkpoint(WHOLE_A)
+    world.now += 2.1
+    world.tell(e.PodsListed(pods=(BARE,), asked_at=world.now))
+    world.checkpoint(WHOLE_A)
+    assert not world.held()
+
+
+def test_a_grant_that_nobody_showed_before_the_kubelet_lost_its_books_stays_held() -> None:
+    world = World()
+    world.grant(WHOLE_A)
+    world.kubelet(2)
+    for _ in range(60):
+        world.now += 1.0
+        world.tell(e.PodsListed(pods=(BARE,), asked_at=world.now))
+        world.send()
+        world.checkpoint()
+    assert world.held() == {WHOLE_A}
+    world.now += 300
+    world.pods()
+    assert not world.held()
+
+
+def test_a_grant_that_nobody_showed_before_a_restart_is_shown_by_the_next_checkpoint() -> None:
+    world = World()
+    world.grant(WHOLE_A)
+    world.kubelet(2)
+    world.checkpoint(WHOLE_A)
+    assert not world.state.holds[key(WHOLE_A)].suspended
