@@ -90,15 +90,16 @@ def run(args: Namespace) -> int:
 
 def _read(args: Namespace) -> Iterator[Line]:
     if args.file is None:
-        yield from _parse(follow(args.admin_socket, f"/debug/events?follow={int(args.follow)}"))
+        yield from parse_lines(follow(args.admin_socket, f"/debug/events?follow={int(args.follow)}"))
     elif args.file == "-":
-        yield from _parse(sys.stdin.buffer)
+        yield from parse_lines(sys.stdin.buffer)
     else:
         with open(args.file, "rb") as log:
-            yield from _parse(log)
+            yield from parse_lines(log)
 
 
-def _parse(raw: Iterable[bytes]) -> Iterator[Line]:
+def parse_lines(raw: Iterable[bytes]) -> Iterator[Line]:
+    """What of these texts is a line of the event log."""
     for text in raw:
         begin = text.find(b"{")
         try:
