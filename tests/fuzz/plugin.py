@@ -68,11 +68,11 @@ class Plugin:
         return True
 
     def at_rest(self) -> tuple[int, int, int]:
-        """(tasks, descriptors, streams) once every connection has ended."""
+        """(tasks, descriptors, streams) once every connection was taken in and has ended."""
 
         async def rest() -> int:
             async with asyncio.timeout(PATIENCE):
-                while self._listener.connections:  # noqa: ASYNC110 - a listener tells nobody of ends
+                while _waiting(self.path) or self._listener.connections:  # noqa: ASYNC110 - nobody tells of that
                     await asyncio.sleep(0.001)
                 for _ in range(5):  # handlers that were cancelled get to their end
                     await asyncio.sleep(0)
@@ -80,6 +80,11 @@ class Plugin:
 
         tasks = self.run(rest())
         return tasks, len(os.listdir("/proc/self/fd")), len(self.desk.streams)
+
+
+def _waiting(path: Path) -> int:
+    """Connections to this socket that are open or wait to be accepted."""
+    return sum(line.endswith(str(path)) for line in Path("/proc/net/unix").read_text().splitlines()) - 1
 
 
 @contextmanager
@@ -116,8 +121,8 @@ def speak(path: Path, data: bytes, *, listen: bool = False, end_well: bool = Fal
     """Send these bytes and leave. ``listen``: read until the answer has ended, or the other side hangs up."""
     heard = b""
     with socket.socket(socket.AF_UNIX) as client, suppress(BrokenPipeError, ConnectionResetError):
+        client.connect(str(path))  # without a time limit, which would refuse to wait for a place in the queue
         client.settimeout(PATIENCE)
-        client.connect(str(path))
         client.sendall(data)
         if end_well:
             client.shutdown(socket.SHUT_WR)

@@ -19,7 +19,7 @@ from reactor.status.admin import serve_admin
 from reactor.status.ring import Ring
 from tests.status.node import READY, SNAPSHOT
 
-bounded = settings(max_examples=8, deadline=None)
+bounded = settings(max_examples=200 if os.environ.get("GPU_REACTOR_THOROUGH") else 8, deadline=None)
 HEAD = b"GET /debug/events HTTP/1.1\r\nHost: x\r\n\r\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,8 @@ from tests.fuzz.plugin import SERVICE, Plugin, message, plugin, request, speak, 
 from tests.kubelet import fakes
 
 METHODS = ("GetDevicePluginOptions", "ListAndWatch", "Allocate", "GetPreferredAllocation", "PreStartContainer")
-bounded = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = 1500 if os.environ.get("GPU_REACTOR_THOROUGH") else 30
+bounded = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
