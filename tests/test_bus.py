@@ -92,7 +92,7 @@ async def test_mail_of_one_key_folds_and_is_counted(autojump_clock: MockClock) -
 async def test_a_fact_that_changes_nothing_keeps_the_state_object(autojump_clock: MockClock) -> None:
     bus, _ = bus_of()
     before = bus.state
-    bus.publish(e.XidReported(gpu=A, placement=WHOLE_GPU, xid=79))  # of a GPU that nobody knows
+    bus.publish(e.FaultCleared(gpu=A, reason="mended"))  # of a GPU that nobody holds anything against
     assert bus.state is before
 
 
