@@ -45,6 +45,7 @@ from reactor.model.kubelet import StreamId
 from reactor.model.settings import Settings
 from reactor.model.snapshot import Snapshot
 from reactor.nvml import Nvml
+from reactor.record.later import Later
 from reactor.record.recorder import LogHandler, Recorder
 from reactor.record.writer import LogWriter
 from reactor.sources.config import ConfigSource
@@ -93,32 +94,34 @@ async def serve(
     log = _log(settings, run, ring, sink, dropped)
     async with log as recorder, open_door() as door, hardware(settings) as nvml:
         metrics = _metrics(settings, recorder)
-        bus = Bus((), recorder=metrics or recorder, meter=metrics)
-        desk = Desk(
-            answer=allocate.answer,
-            prefer=allocate.prefer,
-            reports=Reports(lambda fact: door.emit(partial(bus.publish, fact))),
-        )
-        servers = PluginServers(door, desk, directory=settings.directory, kubelet_socket=settings.kubelet_socket)
-        file = StateFile(settings.state_dir)
-        post = servers.post if metrics is None else metrics.posting(servers.post)
-        advertise = add_handlers(bus, scan=nvml.scan, servers=servers, post=post, save=file.save)
-        async with trio.open_nursery() as outer:
-            await outer.start(bus.supervise, SignalSource(publish=bus.publish))
-            task_status.started(partial(bus.publish, e.SignalReceived(name="TERM")))
-            await outer.start(nvml.run)
-            loops = _Loops(door)
-            outer.start_soon(loops.watch)
-            _serve_status(outer, settings, bus, advertise, loops, ring)
-            if metrics is not None:
-                outer.start_soon(metrics.serve, settings.metrics_listen, bus, lambda: advertise.snapshot)
-            lock = await _alone(settings, bus)
-            if lock is not None:
-                with lock:
-                    _begin(settings, run, bus, file)
-                    await work(bus, _sources(settings, bus, door, nvml, servers), settings.grace)
-                    await servers.aclose(settings.grace)
-            outer.cancel_scope.cancel()
+        with Later(metrics or recorder) as later:
+            bus = Bus((), recorder=later, meter=metrics)
+            desk = Desk(
+                answer=allocate.answer,
+                prefer=allocate.prefer,
+                reports=Reports(lambda fact: door.emit(partial(bus.publish, fact))),
+            )
+            servers = PluginServers(door, desk, directory=settings.directory, kubelet_socket=settings.kubelet_socket)
+            file = StateFile(settings.state_dir)
+            post = servers.post if metrics is None else metrics.posting(servers.post)
+            advertise = add_handlers(bus, scan=nvml.scan, servers=servers, post=post, save=file.save)
+            async with trio.open_nursery() as outer:
+                await outer.start(bus.supervise, SignalSource(publish=bus.publish))
+                task_status.started(partial(bus.publish, e.SignalReceived(name="TERM")))
+                await outer.start(nvml.run)
+                outer.start_soon(later.run)
+                loops = _Loops(door)
+                outer.start_soon(loops.watch)
+                _serve_status(outer, settings, bus, advertise, loops, ring)
+                if metrics is not None:
+                    outer.start_soon(metrics.serve, settings.metrics_listen, bus, lambda: advertise.snapshot)
+                lock = await _alone(settings, bus)
+                if lock is not None:
+                    with lock:
+                        _begin(settings, run, bus, file)
+                        await work(bus, _sources(settings, bus, door, nvml, servers), settings.grace)
+                        await servers.aclose(settings.grace)
+                outer.cancel_scope.cancel()
 
 
 async def _alone(settings: Settings, bus: Bus) -> Lock | None:
