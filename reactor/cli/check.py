@@ -127,8 +127,11 @@ def _tell_differences(found: Accepted | Rejected) -> int:
         policy = Policy()
     for point in points:
         print(point)
+    whole = found if isinstance(found, Accepted) else found.rest
+    for note in whole.notes:
+        print(f"{found.path}: {note}", file=sys.stderr)
     print("whatever the file says:")
-    for line in always(found.config if isinstance(found, Accepted) else found.rest.config, policy):
+    for line in always(whole.config, policy):
         print(f"  {line}")
     said = f"{len(points)} {'point' if len(points) == 1 else 'points'}" if points else "no point"
     refused = "" if isinstance(found, Accepted) else ", and it is refused here"

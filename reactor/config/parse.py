@@ -76,7 +76,7 @@ def parse(data: bytes, *, path: str, overrides: Sequence[Setting] = ()) -> Accep
     config = _config(file)
     config = replace(config, unserved=tuple(unserved(file, config, flagged=flagged)))
     config = replace(config, settings=settings(file, config, written, overrides))
-    notes = ("the file is empty: the defaults are in force",) if empty else tuple(_notes(config))
+    notes = ("the file is empty: the defaults are in force",) if empty else tuple(_notes(file, config))
     whole = Accepted(config=config, digest=digest, text=text, path=path, notes=notes, places=reader.marks)
     if problems:
         return Rejected(digest=digest, path=path, problems=problems.sorted(), rest=whole)
@@ -179,8 +179,10 @@ def _config(file: File) -> Config:
     )
 
 
-def _notes(config: Config) -> Iterator[str]:
+def _notes(file: File, config: Config) -> Iterator[str]:
     """What is allowed and yet hardly meant."""
+    if not file.flags.plugin.device_list_strategy:
+        yield "flags.plugin.deviceListStrategy is empty: envvar is meant (the device plugin would hand out nothing)"
     names = {entry.name for entry in config.gpus}
     for index, entry in enumerate(config.time_slicing.resources):
         if entry.name not in names and not entry.name.startswith(values.MIG_PREFIX):

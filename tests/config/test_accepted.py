@@ -90,6 +90,13 @@ def test_a_list_strategy_may_be_a_string_a_list_or_a_comma_string(written: str, 
     assert found.config.flags.device_list_strategy == tuple(DeviceListStrategy(word) for word in meant)
 
 
+@pytest.mark.parametrize("written", ["[]", "''"])
+def test_an_empty_list_of_strategies_is_told_of(written: str) -> None:
+    """CFG-15"""
+    (note,) = accepted(f"flags: {{plugin: {{deviceListStrategy: {written}}}}}").notes
+    assert note.startswith("flags.plugin.deviceListStrategy is empty: envvar is meant")
+
+
 def test_index_strings_survive_as_text() -> None:
     """CFG-22"""
     entry = accepted(slicing("{name: gpu, replicas: 2, devices: [0:1, 1:30, 3, '4']}")).config.time_slicing.resources[0]
