@@ -74,6 +74,8 @@ def _arm(directory: Path) -> tuple[RustNotify, tuple[int, int]] | str:
         watcher = RustNotify([str(directory)], False, False, 0, False, False)
     except (OSError, WatchfilesRustInternalError) as exc:
         return str(exc)
+    except UnicodeEncodeError:
+        return "its name is no Unicode"
     if _identity(directory) != before:
         watcher.close()
         return "it was just replaced"
@@ -99,7 +101,11 @@ async def _follow(
         # A thread cannot be cancelled: the wait below returns once this sibling, cancelled with it, sets the event.
         nursery.start_soon(_set_when_cancelled, stop)
         while True:
-            found = await trio.to_thread.run_sync(wait, limiter=limiter)
+            try:
+                found = await trio.to_thread.run_sync(wait, limiter=limiter)
+            except WatchfilesRustInternalError:  # anybody may make a file whose name is no Unicode in here
+                await trio.sleep(step)
+                break
             if isinstance(found, str):
                 told, replaced = found == "timeout", False
             else:

@@ -73,6 +73,21 @@ async def test_a_name_that_does_not_matter_is_not_told(tmp_path: Path) -> None:
         await told.receive()
 
 
+async def test_a_file_whose_name_is_no_unicode_ends_no_watch(tmp_path: Path) -> None:
+    async with watched(tmp_path, names=lambda name: name == "kubelet.sock") as told:
+        os.mkfifo(os.fsencode(tmp_path) + b"/noise-\xff")
+        await told.receive()  # armed again
+        (tmp_path / "kubelet.sock").write_text("x")
+        await told.receive()
+
+
+async def test_a_directory_whose_name_is_no_unicode_is_looked_at(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/d\xff"))
+    os.mkdir(odd)
+    async with watched(odd, poll=STEP) as told:
+        await told.receive()
+
+
 async def test_silence_is_told_of_at_each_poll(tmp_path: Path) -> None:
     async with watched(tmp_path, poll=0.02) as told:
         await told.receive()
