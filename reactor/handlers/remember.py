@@ -53,7 +53,7 @@ def memory(state: State) -> Memory:
     return Memory(
         config_text=state.config.text,
         config_digest=state.config.digest,
-        config_path=state.config.path,
+        config_path=state.config.path.encode(errors="replace").decode(),  # a file's name may be no Unicode
         holds=tuple(_lasting(hold) for hold in state.holds.values()),
         freed=tuple(state.freed.items()),
         conditions=sticky,

@@ -124,4 +124,8 @@ def _sequence(value: object, where: str) -> list[object]:
 def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise Refused(f"{where} is not a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:  # JSON can spell half a surrogate pair: no list could be sent that has such an id
+        raise Refused(f"{where} is not Unicode") from exc
     return value

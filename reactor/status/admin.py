@@ -71,7 +71,8 @@ def answer_admin(
 
 
 def _json(document: object, status: int = 200) -> Reply:
-    body = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+    # Names of files may be no Unicode.
+    body = json.dumps(document, indent=2, ensure_ascii=False).encode(errors="replace") + b"\n"
     return Reply(status=status, body=body, content_type="application/json")
 
 
