@@ -26,6 +26,7 @@ from reactor import __version__, allocate
 from reactor import events as e
 from reactor.aio import Door, living, open_door
 from reactor.bus import Bus, Source
+from reactor.bus import Recorder as EventRecorder
 from reactor.conditions.classes import policy_from_environment
 from reactor.config import Accepted, parse
 from reactor.handlers.advertise import Advertise
@@ -92,9 +93,14 @@ async def serve(
     ring = Ring()
     run = secrets.token_hex(4)
     log = _log(settings, run, ring, sink, dropped)
-    async with log as recorder, open_door() as door, hardware(settings) as nvml:
-        metrics = _metrics(settings, recorder)
-        with Later(metrics or recorder) as later:
+    async with (
+        log as recorder,
+        open_door() as door,
+        hardware(settings) as nvml,
+        _journal(settings, recorder, lambda fact: door.emit(partial(bus.publish, fact))) as kept,
+    ):
+        metrics = _metrics(settings, kept, recorder.lost)
+        with Later(metrics or kept) as later:
             bus = Bus((), recorder=later, meter=metrics)
             desk = Desk(
                 answer=allocate.answer,
@@ -236,13 +242,35 @@ def _serve_status(
     )
 
 
-def _metrics(settings: Settings, recorder: Recorder) -> Metrics | None:
+@asynccontextmanager
+async def _journal(
+    settings: Settings, recorder: Recorder, publish: Callable[[e.Fact], None]
+) -> AsyncIterator[EventRecorder]:
+    """The recorder, with the journal before it if one is wanted. ``publish`` is called in the journal's thread."""
+    if settings.journal is None:
+        yield recorder
+        return
+    from reactor.record.journal import RETRY, Journal
+
+    journal = Journal(
+        settings.journal,
+        recorder,
+        failed=lambda error: publish(e.SourceFailed(source="journal", error=error, attempt=1, retry_in=RETRY)),
+        recovered=lambda: publish(e.SourceRecovered(source="journal", attempts=1)),
+    )
+    try:
+        yield journal
+    finally:
+        journal.close(timeout=1.0)
+
+
+def _metrics(settings: Settings, recorder: EventRecorder, lost: Callable[[], Mapping[str, int]]) -> Metrics | None:
     """None where nobody asked for them: they take memory, and time to load."""
     if not settings.metrics_listen:
         return None
     from reactor.status.metrics.metrics import Metrics
 
-    return Metrics(recorder)
+    return Metrics(recorder, lost)
 
 
 def _boot_id() -> str:

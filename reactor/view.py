@@ -115,7 +115,7 @@ def pending(state: State, hold: Hold) -> bool:
 
     An id of a plain init container is never in a List; the checkpoint has it as long as its pod is there.
     """
-    if hold.granted_at is not None or hold.lacked_at is None:
+    if hold.granted_at is not None or hold.lacked_at is None or hold.suspended:
         return False
     return hold.key not in state.books.checkpoint_ids or hold.pod is None or hold.pod not in state.books.pods
 

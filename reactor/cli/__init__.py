@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
     from collections.abc import Callable, Sequence
 
-COMMANDS = ("run", "simulate", "check", "diff", "status", "explain", "events", "inject")
+COMMANDS = ("run", "simulate", "check", "diff", "status", "explain", "events", "inject", "replay")
 
 _DESCRIPTION = """\
 One process that serves the GPUs of a node to the kubelet and keeps what it serves true: it reacts to the config, to

@@ -77,6 +77,11 @@ def _add_flags(parser: Parser) -> None:
         text="/healthz and /readyz; empty: none (default 127.0.0.1:9465)",
     )
     flag("--metrics-listen", metavar="HOST:PORT", text="/metrics for Prometheus; empty: none (the default)")
+    flag(
+        "--journal",
+        metavar="FILE",
+        text="write every event there, for 'gpu-reactor replay'; two files of 64 MiB at most",
+    )
     flag("--node-name", metavar="NAME", text="name of this node (variable NODE_NAME)")
     flag("--resync", metavar="SECONDS", text="between looks at the GPUs that nothing asked for (default 30)")
     flag("--grace", metavar="SECONDS", text="for handlers and servers to end after SIGTERM (default 5)")

@@ -85,6 +85,7 @@ def read_settings(args: Namespace, environ: Mapping[str, str]) -> Settings:
         state_dir=look.path("--state-dir", _DEFAULT.state_dir),
         admin_socket=_socket(look, "--admin-socket") or _DEFAULT.admin_socket,
         probe_listen=_listen(look, "--probe-listen", _DEFAULT.probe_listen),
+        journal=given.path() if (given := look.find("--journal")) is not None else None,
         metrics_listen=_listen(look, "--metrics-listen", _DEFAULT.metrics_listen),
         node_name=look.text("--node-name", _DEFAULT.node_name, "NODE_NAME"),
         container_driver_root=_driver_root(overrides),

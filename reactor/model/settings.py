@@ -21,6 +21,8 @@ class Settings:
     admin_socket: Path = Path("/run/gpu-reactor/agent.sock")
     probe_listen: str = "127.0.0.1:9465"
     """host:port of /healthz and /readyz; empty: none."""
+    journal: Path | None = None
+    """Every event is written there, for ``replay``; None: no journal."""
     metrics_listen: str = ""
     """host:port of /metrics; empty: none, and what it needs is not loaded."""
     node_name: str = ""

@@ -40,7 +40,7 @@ class NvmlClient:
         sys_root: Path = Path("/sys"),
         scan_deadline: float = 5.0,
         init_deadline: float = 120.0,
-        wait: float = 1.0,
+        wait: float = 2.0,
         silence: float = 45.0,
         kill: Callable[[trio.Process], None] = trio.Process.kill,
     ) -> None:

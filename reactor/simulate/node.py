@@ -77,6 +77,10 @@ class SimNode:
         """Unix time that passes as trio's does, so that quiet times pass with the autojump clock."""
         return self._epoch + trio.current_time()
 
+    def step_clock(self, seconds: float) -> None:
+        """Somebody sets the clock of the machine."""
+        self._epoch += seconds
+
     # ------------------------------------------------------------ the agent's life
 
     async def start_agent(self) -> None:

@@ -25,8 +25,8 @@ from reactor.watch import is_mount_point, watch
 
 log = logging.getLogger(__name__)
 
-STEP = 0.1
-"""How coarse the directory watch is: an edit is told of 0.12 to 0.24 s later; finer costs CPU while idle."""
+STEP = 0.125
+"""How coarse the directory watch is: an edit is told of 0.15 to 0.3 s later; finer costs CPU while idle."""
 POLL = 10.0
 GAP = 0.02
 """Seconds between two readings that must agree: longer than a truncate and the write after it take."""

@@ -35,7 +35,7 @@ CALM_AFTER = 5.0
 SLOW = 1.0
 NET = 10.0
 """Seconds after which everything is looked at although nothing was heard."""
-STEP = 0.5
+STEP = 2.0
 """How coarse the directory watch is: it is the net, and a finer one costs CPU while idle."""
 
 

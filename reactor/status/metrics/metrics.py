@@ -5,15 +5,14 @@ That listener is not the probes': scrapers that dawdle must not crowd out the ku
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import trio
 
-from reactor.bus import Bus
+from reactor.bus import Bus, Recorder
 from reactor.events import Event, Fact
 from reactor.model.snapshot import Snapshot
-from reactor.record.recorder import Recorder
 from reactor.state import State
 from reactor.status.address import parse_listen
 from reactor.status.http import Handler, Reply, Request, say, serve
@@ -23,14 +22,15 @@ from reactor.status.metrics.tally import Tally
 
 
 class Metrics:
-    """Stands before the log as the bus's recorder, and is its meter."""
+    """Stands before another recorder as the bus's, and is its meter. ``lost``: log lines that nobody sees, by why."""
 
-    def __init__(self, log: Recorder) -> None:
-        self._log = log
+    def __init__(self, recorder: Recorder, lost: Callable[[], Mapping[str, int]]) -> None:
+        self._recorder = recorder
+        self._lost = lost
         self._tally = Tally()
 
     def record(self, event: Event, before: State, after: State) -> None:
-        self._log.record(event, before, after)
+        self._recorder.record(event, before, after)
         self._tally.record(event, before, after)
 
     def ran(self, handler: str, seconds: float, *, ok: bool) -> None:
@@ -63,7 +63,7 @@ class Metrics:
             tally=self._tally,
             load=bus.load(),
             sources=tuple(bus.sources),
-            lost=self._log.lost(),
+            lost=self._lost(),
         )
 
 
