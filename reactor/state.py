@@ -143,6 +143,8 @@ class State:
     boot: str = ""
     simulated: bool = False
     started_wall: float = 0.0
+    clock: float | None = None
+    """Unix time less monotonic time, when that last moved: all Unix times in here go by it. None: not started."""
     stopping: bool = False
     reloads: int = 0
     """Counts the times a person asked to read the config and scan again (SIGHUP)."""

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from reactor import events as e
 from reactor.model.hold import HoldKey
-from reactor.reducer import configs, gpus, holds, kubelet, leaving
+from reactor.reducer import clock, configs, gpus, holds, kubelet, leaving
 from reactor.reducer.faults import begin, end
 from reactor.state import State
 
@@ -66,7 +66,7 @@ def reduce(state: State, event: e.Event) -> State:
     fact = event.fact
     if not isinstance(fact, Known):
         raise TypeError(f"no branch for {type(fact).__name__}")
-    return leaving.settle(state, _branch(state, event, fact), event)
+    return leaving.settle(state, _branch(clock.follow(state, event), event, fact), event)
 
 
 def _branch(state: State, event: e.Event, fact: Known) -> State:
@@ -166,6 +166,7 @@ def _started(state: State, event: e.Event, fact: e.AgentStarted) -> State:
         policy=fact.policy,
         resync=fact.resync,
         started_wall=event.wall,
+        clock=event.wall - event.at,
     )
 
 
