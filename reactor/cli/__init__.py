@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
     from collections.abc import Callable, Sequence
 
-COMMANDS = ("run", "simulate", "check", "diff", "status", "explain", "events", "inject", "replay")
+COMMANDS = ("run", "simulate", "check", "diff", "status", "explain", "events", "inject", "replay", "completion")
 
 _DESCRIPTION = """\
 One process that serves the GPUs of a node to the kubelet and keeps what it serves true: it reacts to the config, to
@@ -29,6 +29,8 @@ examples:
   gpu-reactor check config.yaml          every error of a config, with its line, before it is rolled out
   gpu-reactor run --config config.yaml   the agent
   gpu-reactor status                     what it serves now, and what is wrong
+  gpu-reactor explain gpu 3              why that GPU is as it is
+  gpu-reactor diff config.yaml           what a config would do to this node now
 
 'gpu-reactor COMMAND --help' tells more about each."""
 
@@ -61,9 +63,8 @@ def add_command(subparsers: _SubParsersAction[Parser], name: str, *, summary: st
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is returned, but --help, --version and wrong usage raise SystemExit."""
-    words = sys.argv[1:] if argv is None else list(argv)
+def make_parser(commands: Sequence[str]) -> tuple[Parser, _SubParsersAction[Parser]]:
+    """The parser of these commands, and where each has its own."""
     parser = Parser(
         prog="gpu-reactor",
         description=_DESCRIPTION,
@@ -73,8 +74,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name in words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS:
+    for name in commands:
         importlib.import_module(f"reactor.cli.{name}").add_parser(subparsers)
+    return parser, subparsers
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is returned, but --help, --version and wrong usage raise SystemExit."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    parser, subparsers = make_parser(words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS)
     args, unknown = parser.parse_known_args(_long(words))
     if args.version:
         return _call(_print_version, args)

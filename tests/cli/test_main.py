@@ -23,7 +23,7 @@ def code_of(*words: str) -> int | str | None:
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]):
     assert code_of("--help") == 0
     text = capsys.readouterr().out
-    assert all(f"\n    {command} " in text for command in COMMANDS)
+    assert all(f"\n    {command}" in text for command in COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
