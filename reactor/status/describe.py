@@ -47,6 +47,12 @@ def describe(state: State, snapshot: Snapshot, tasks: Mapping[str, int] | None =
         kubelet=_kubelet(state),
         faults=[_fault(fault) for _, fault in sorted(state.faults.items())],
         holds=[_hold(hold) for hold in holds],
+        leaving=[
+            {"resource": key.resource, "id": key.id, "reason": leave.reason, "sent": leave.sent_at is not None}
+            for key, leave in state.leaving.items()
+        ],
+        refused=[{"resource": key.resource, "id": key.id, "reason": reason} for key, reason in state.refused.items()],
+        deadlines=dict(state.deadlines),
     )
 
 

@@ -176,6 +176,24 @@ class FaultDoc(TypedDict):
     count: int
 
 
+class LeavingDoc(TypedDict):
+    """An id that was listed and is no longer wanted: Unhealthy until no pod holds it and the kubelet has seen that."""
+
+    resource: str
+    id: str
+    reason: str
+    sent: bool
+    """Whether a list that shows it Unhealthy has gone out."""
+
+
+class RefusedIdDoc(TypedDict):
+    """An id that Allocate refused for its own fault: Unhealthy until the next good scan."""
+
+    resource: str
+    id: str
+    reason: str
+
+
 class Document(TypedDict):
     v: int
     agent: AgentDoc
@@ -186,6 +204,10 @@ class Document(TypedDict):
     kubelet: KubeletDoc
     faults: list[FaultDoc]
     holds: list[HoldDoc]
+    leaving: list[LeavingDoc]
+    refused: list[RefusedIdDoc]
+    deadlines: dict[str, float]
+    """Moments that the agent waits for, on its monotonic clock."""
 
 
 class ListedDoc(TypedDict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -66,7 +66,7 @@ def test_a_fact_comes_back_whole(fact: e.Fact):
 def test_every_type_of_every_fact_and_of_the_state_can_be_read():
     """A new type that the codec does not know is found here, not in a journal that nobody can read."""
     seen: set[object] = set()
-    todo: list[object] = [State, *(kind for kind in vars(e).values() if is_dataclass(kind) and kind is not e.Event)]
+    todo: list[object] = [State, *(kind for kind in vars(e).values() if is_record(kind) and kind is not e.Event)]
     while todo:
         kind = todo.pop()
         if kind in seen or kind is ...:

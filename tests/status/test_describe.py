@@ -7,8 +7,10 @@ import pytest
 
 from reactor.model.condition import FaultClass, Placement
 from reactor.model.config import Config, ConfigProblem, Unserved
+from reactor.model.hold import HoldKey
+from reactor.model.ids import device_id
 from reactor.plan import EMPTY, Oversize, Plan, PlannedGroup, PlannedResource
-from reactor.state import DriverStatus, Fault, Kubelet, State
+from reactor.state import DriverStatus, Fault, Kubelet, Leaving, State
 from reactor.status.describe import describe
 from tests.status.node import (
     GPUS,
@@ -149,3 +151,18 @@ def test_driver_kubelet_and_faults_are_told():
     assert (document["driver"]["state"], document["driver"]["version"]) == ("unknown", "")
     assert (document["kubelet"]["up"], document["kubelet"]["reason"]) == (False, "refused")
     assert [fault["name"] for fault in document["faults"]] == ["a", "b"]
+
+
+def test_what_leaves_and_what_was_refused_is_shown_with_its_reason():
+    key = HoldKey(WHOLE, device_id(GPUS[0].uuid))
+    state = replace(
+        READY,
+        leaving={key: Leaving(gpu=GPUS[0].uuid, numa=(), revision=3, sent_at=1.0, reason="is no longer offered")},
+        refused={key: "its node is missing"},
+        deadlines={"leaving": 6.0},
+    )
+    document = describe(state, SNAPSHOT)
+    entry = {"resource": WHOLE, "id": key.id}
+    assert document["leaving"] == [{**entry, "reason": "is no longer offered", "sent": True}]
+    assert document["refused"] == [{**entry, "reason": "its node is missing"}]
+    assert document["deadlines"] == {"leaving": 6.0}
