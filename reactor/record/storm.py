@@ -1,8 +1,8 @@
 """Keeps a storm of lines short: the first ones whole, then a summary at each doubling and at the end of the minute.
 
 Lines are counted by event name and by subject (GPU, resource, handler, source) within it. A subject shows its first
-``burst`` lines, a name about ``WIDE`` lines of all its subjects; what is beyond is counted and summed up. It has no
-clock: time is that of the lines.
+``burst`` lines, a name about ``WIDE`` lines of all its subjects, the minute about ``BUDGET``; what is beyond is counted
+and summed up. It has no clock: time is that of the lines.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from reactor.record.catalogue import XidCoalesced
-from reactor.record.line import Line
+from reactor.record.line import Level, Line
 from reactor.record.served import LogCoalesced
 
 WINDOW = 60.0
 WIDE = 24
+BUDGET = 60
+"""Lines of all events together in a minute. Beyond, only errors, the first warning of a subject and the first line of
+an event are shown: what began is told, how often it came is summed up at the end of its minute, in one line an event.
+"""
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class _Window:
     first_ts: str
     all: _Tally
     shown: int = 0
+    beyond: bool = False
+    """Whether lines were hidden for the sake of the budget."""
     subjects: dict[tuple[str, ...], _Tally] = field(default_factory=dict)
 
     @property
@@ -48,7 +54,7 @@ class _Window:
         return max(WIDE, self.all.sample.burst + 10)
 
     def end(self) -> Iterator[Line]:
-        if self.shown >= self.wide:
+        if self.beyond or self.shown >= self.wide:
             if self.all.hidden:
                 yield self.all.summary(self.first_ts, whole=True)
             return
@@ -62,17 +68,23 @@ class Storm:
 
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
+        self._began = 0.0
+        self._told = 0
+        """Lines since then, summaries included."""
         self.hidden = 0
         """Lines that were not shown, since the start."""
 
     def admit(self, line: Line, *, at: float, ts: str) -> Iterator[Line]:
         """The line itself, a summary in its place, or nothing."""
+        if at - self._began >= WINDOW:
+            self._began, self._told = at, 0
         window = self._windows.get(line.event)
         if window is None:
             window = self._windows[line.event] = _Window(began=at, first_ts=ts, all=_Tally(sample=line))
         shown = False
         for told in self._within(window, line):
             shown = shown or told is line
+            self._told += 1
             yield told
         self.hidden += not shown
 
@@ -80,7 +92,11 @@ class Storm:
         tally = window.subjects.setdefault(line.about, _Tally(sample=line, due=line.burst * 2))
         tally.count += 1
         window.all.count += 1
-        if tally.count > line.burst and tally.count < tally.due:
+        if self._told >= BUDGET and not _weighs(line, window, tally):
+            window.beyond = True
+            tally.hidden += 1
+            window.all.hidden += 1
+        elif tally.count > line.burst and tally.count < tally.due:
             tally.hidden += 1
             window.all.hidden += 1
         elif window.shown < window.wide:
@@ -105,6 +121,12 @@ class Storm:
     def close(self) -> Iterator[Line]:
         """Summaries of all windows, for the end of the log."""
         yield from self.passed(float("inf"))
+
+
+def _weighs(line: Line, window: _Window, tally: _Tally) -> bool:
+    """Whether a line is worth more than the budget."""
+    first = tally if line.level is Level.WARNING else window.all
+    return line.level is Level.ERROR or first.count == 1
 
 
 def _summary(sample: Line, count: int, hidden: int, first_ts: str, *, whole: bool) -> Line:

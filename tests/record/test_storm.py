@@ -90,3 +90,25 @@ def test_nothing_is_summed_up_where_nothing_was_hidden(teller: Teller, log: LogL
     teller.tell(xid(0))
     teller.recorder.flush()
     assert log.events == ["xid.reported"]
+
+
+def test_many_kinds_of_lines_share_a_budget_and_what_begins_is_told_beyond_it(teller: Teller, log: LogLines) -> None:
+    """XTR-09: a dozen kinds with a burst and summaries each would be 200 lines."""
+    for number in range(2000):
+        index = number % 16
+        for fact in (
+            facts.DevicesChanged(what=f"uevent {index}"),
+            facts.WorkerLost(hung=False, error=f"error {number}"),
+            facts.PodsListFailed(error=f"error {number}"),
+            xid(index),
+        ):
+            teller.tell(fact, later=0.007)
+    begun = len(log)
+    teller.tell(facts.DevicesChanged(what="one more"))
+    assert len(log) == begun
+    teller.tell(facts.SourceFailed(source="another", error="x", attempt=1, retry_in=1.0))
+    assert log.lines[-1]["source"] == "another"
+    teller.tell(facts.WorkerStarted(pid=1))
+    assert log.lines[-1]["event"] == "worker.started"
+    teller.recorder.flush()
+    assert len(log) < 100
