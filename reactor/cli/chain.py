@@ -55,8 +55,17 @@ class Chains:
         cause = self._causes.get(self.origin(key))
         return None if cause is None else cause[1]
 
-    def tree(self, keys: Iterable[Key], render: Callable[[Line], str], *, effects: bool) -> Iterator[str]:
-        """Each chain once, indented by depth; with ``effects`` also what the keys led to."""
+    def tree(
+        self,
+        keys: Iterable[Key],
+        render: Callable[[Line], str],
+        *,
+        effects: bool,
+        shows: Callable[[Line], bool] = lambda line: True,
+    ) -> Iterator[str]:
+        """Each chain once, indented by depth; with ``effects`` also what the keys led to. Lines that are not to be
+        shown are left out where another line tells of the same event.
+        """
         keys = list(keys)
         wanted = {key for each in keys for key in self.ancestors(each)}
         if effects:
@@ -66,13 +75,16 @@ class Chains:
             unknown = self.unknown_cause(root)
             if unknown is not None:
                 yield f"(#{unknown} led to this; its lines are no longer here)"
-            yield from self._draw(root, wanted, render)
+            yield from self._draw(root, wanted, render, shows)
 
-    def _draw(self, root: Key, wanted: set[Key], render: Callable[[Line], str]) -> Iterator[str]:
+    def _draw(
+        self, root: Key, wanted: set[Key], render: Callable[[Line], str], shows: Callable[[Line], bool]
+    ) -> Iterator[str]:
         stack = [(root, 0)]
         while stack:
             key, depth = stack.pop()
-            for line in self._lines[key]:
+            lines = self._lines[key]
+            for line in [line for line in lines if shows(line)] or lines[:1]:
                 yield "  " * depth + render(line)
             children = sorted((one for one in self._effects.get(key, ()) if one in wanted), reverse=True)
             stack += [(child, depth + 1) for child in children]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reactor.cli import add_command
@@ -95,7 +96,8 @@ def _story(args: Namespace, subjects: set[str]) -> Iterator[str]:
         yield "No event about it is in the agent's memory."
         return
     yield f"The newest {len(keys)} events about it, with what led to each:"
-    yield from chains.tree(keys, writer("text", args.color), effects=False)
+    shows = partial(is_of_interest, subjects=subjects)
+    yield from chains.tree(keys, writer("text", args.color), effects=False, shows=shows)
 
 
 def newest_about(lines: list[Line], subjects: set[str]) -> list[Key]:
@@ -104,6 +106,12 @@ def newest_about(lines: list[Line], subjects: set[str]) -> list[Key]:
 
     found = dict.fromkeys(key for line in lines if _names(line) & subjects and (key := key_of(line)) is not None)
     return list(found)[-_SHOWN:]
+
+
+def is_of_interest(line: Line, subjects: set[str]) -> bool:
+    """One event may tell of many GPUs: lines about others than the subject are not worth showing."""
+    names = _names(line)
+    return not names or bool(names & subjects)
 
 
 def _names(line: Line) -> set[str]:

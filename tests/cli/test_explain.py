@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from reactor.cli import main
-from reactor.cli.explain import Unknown, find_gpu, newest_about, tell_device, tell_gpu, tell_resource
+from reactor.cli.chain import Chains
+from reactor.cli.explain import Unknown, find_gpu, is_of_interest, newest_about, tell_device, tell_gpu, tell_resource
 from reactor.model.condition import FaultClass
 from reactor.model.ids import device_id
 from reactor.state import State
@@ -93,3 +94,22 @@ async def test_the_agent_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert await call("explain", "resource", "a/b", "--admin-socket", path) == 1
         assert "this node serves nvidia.com/gpu" in capsys.readouterr().err
     assert await call("explain", "gpu", "0", "--admin-socket", path) == 1
+
+
+def test_lines_about_others_are_left_out_where_the_event_is_told_of_anyway():
+    lines = [
+        line(1, "gpu.added", gpu="A"),
+        line(1, "gpu.added", gpu="B"),
+        line(1, "plan.made"),
+        line(2, "x.y", 1, gpu="B"),
+    ]
+    chains = Chains(lines)
+
+    def shown(subject: str) -> list[str]:
+        shows = partial(is_of_interest, subjects={subject})
+        return list(
+            chains.tree([("r1", 2)], lambda told: f"{told['event']} {told.get('gpu')}", effects=False, shows=shows)
+        )
+
+    assert shown("B") == ["gpu.added B", "plan.made None", "  x.y B"]
+    assert shown("C") == ["plan.made None", "  x.y B"]
