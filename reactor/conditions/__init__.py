@@ -22,10 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
 
 from reactor.conditions.classes import FAULTS, classify
-from reactor.model.condition import WHOLE_GPU, Condition, FaultClass, Placement, Policy
+from reactor.model.condition import FOREVER, WHOLE_GPU, Condition, FaultClass, Placement, Policy
 from reactor.model.gpu import FailureKind, Gpu, RecoveryAction
 from reactor.model.ids import GpuUuid, PciAddress
 
@@ -286,7 +285,7 @@ def quiet_until(policy: Policy, conditions: Conditions) -> float | None:
     waits = [
         known.last + _quiet_time(policy, known)
         for known in conditions
-        if known.fault in _QUIET and not known.needs_person and isfinite(_quiet_time(policy, known))
+        if known.fault in _QUIET and not known.needs_person and _quiet_time(policy, known) < FOREVER
     ]
     return min(waits, default=None)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from reactor.config.problems import nearest, quote
+from reactor.model.condition import FOREVER
 from reactor.model.config import (
     AllDevices,
     DeviceListStrategy,
@@ -217,9 +217,9 @@ def check_window(value: object) -> str | None:
 
 
 def seconds(text: str) -> float:
-    """A duration after its checks; infinite has no end."""
+    """A duration after its checks."""
     if text.casefold() == "infinite":
-        return math.inf
+        return FOREVER
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
 
 

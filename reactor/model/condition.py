@@ -21,6 +21,9 @@ class Placement:
 
 WHOLE_GPU = Placement()
 
+FOREVER = 1e12
+"""Seconds that never pass; finite, for JSON knows no other numbers."""
+
 
 class XidClass(StrEnum):
     """spec: the table "Ours" of pains.md 1a; every code is in exactly one class."""

@@ -169,7 +169,7 @@ class Health:
     classes: tuple[tuple[XidClass, XidClass], ...] = ()
     """Class of the table -> class in force."""
     quiet_unknown: float = 60.0
-    """Seconds; infinite: time lifts nothing."""
+    """Seconds; FOREVER: time lifts nothing."""
     quiet_unreachable: float = 5.0
     relapse_limit: int = 3
     """0: never."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from reactor.config import effective
-from reactor.model.condition import Policy, XidClass
+from reactor.model.condition import FOREVER, Policy, XidClass
 from reactor.model.config import Config, Health, Select, Selection
 from reactor.model.ids import GpuUuid, PciAddress
 from tests.config.texts import UUID, accepted, one_problem
@@ -29,7 +27,7 @@ def test_health_is_read() -> None:
         ),
         classes=((XidClass.HARDWARE, XidClass.RESET), (XidClass.UNKNOWN, XidClass.IGNORE)),
         quiet_unknown=120.0,
-        quiet_unreachable=math.inf,
+        quiet_unreachable=FOREVER,
         relapse_limit=0,
         relapse_window=48 * 3600.0,
     )
