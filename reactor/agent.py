@@ -55,8 +55,6 @@ from reactor.sources.kubelet import KubeletSource
 from reactor.sources.podresources import PodResourcesSource
 from reactor.sources.signals import SignalSource
 from reactor.sources.timer import TimerSource
-from reactor.status.admin import serve_admin
-from reactor.status.probes import serve_probes
 from reactor.status.ring import Ring
 from reactor.view import waiting
 
@@ -66,6 +64,9 @@ if TYPE_CHECKING:
 HEARTBEAT = 5.0
 """Seconds between two questions to the asyncio loop whether it turns."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+STATUS_AFTER = 0.5
+HANDLERS_GRACE = 1.0
+"""Seconds that handlers have to end: a write of the state file takes milliseconds, a scan that hangs may never end."""
 Hardware = Callable[[Settings], AbstractAsyncContextManager[Nvml]]
 
 
@@ -99,9 +100,10 @@ async def serve(
         hardware(settings) as nvml,
         _journal(settings, recorder, lambda fact: door.emit(partial(bus.publish, fact))) as kept,
     ):
-        metrics = _metrics(settings, kept, recorder.lost)
-        with Later(metrics or kept) as later:
-            bus = Bus((), recorder=later, meter=metrics)
+        with Later(kept) as later:
+            # Before Later: what a reaction lasts is counted from the event, and lists go out before the log hears of it.
+            metrics = _metrics(settings, later, recorder.lost)
+            bus = Bus((), recorder=metrics or later, meter=metrics)
             desk = Desk(
                 answer=allocate.answer,
                 prefer=allocate.prefer,
@@ -118,7 +120,7 @@ async def serve(
                 outer.start_soon(later.run)
                 loops = _Loops(door)
                 outer.start_soon(loops.watch)
-                _serve_status(outer, settings, bus, advertise, loops, ring)
+                outer.start_soon(_serve_status, settings, bus, advertise, loops, ring)
                 if metrics is not None:
                     outer.start_soon(metrics.serve, settings.metrics_listen, bus, lambda: advertise.snapshot)
                 lock = await _alone(settings, bus)
@@ -211,35 +213,32 @@ async def work(bus: Bus, sources: Sequence[Source], grace: float) -> None:
             await bus.until(lambda state: state.stopping)
             bus.publish(e.AgentStopping(reason="asked to by a signal"))
             sensing.cancel_scope.cancel()
-        with trio.move_on_after(grace):
+        with trio.move_on_after(min(grace, HANDLERS_GRACE)):
             await bus.quiet()
         work.cancel_scope.cancel()
 
 
-def _serve_status(
-    outer: trio.Nursery,
-    settings: Settings,
-    bus: Bus,
-    advertise: Advertise,
-    loops: _Loops,
-    ring: Ring,
-) -> None:
-    outer.start_soon(
-        partial(serve_probes, settings.probe_listen, state=lambda: bus.state, loops=loops.ages, publish=bus.publish)
+async def _serve_status(settings: Settings, bus: Bus, advertise: Advertise, loops: _Loops, ring: Ring) -> None:
+    """Probes and admin socket, loaded when the first list is out or nothing came of it: the kubelet waits for that."""
+    with trio.move_on_after(STATUS_AFTER):
+        await bus.until(lambda state: any(plugin.sent_at is not None for plugin in state.kubelet.plugins.values()))
+    from reactor.status.admin import serve_admin
+    from reactor.status.probes import serve_probes
+
+    probes = partial(serve_probes, state=lambda: bus.state, loops=loops.ages, publish=bus.publish)
+    admin = partial(
+        serve_admin,
+        state=lambda: bus.state,
+        snapshot=lambda: advertise.snapshot,
+        publish=bus.publish,
+        allow_inject=settings.allow_inject,
+        lines=ring,
+        tasks=loops.tasks,
+        read=lambda text, path: parse(text, path=path, overrides=settings.overrides),
     )
-    outer.start_soon(
-        partial(
-            serve_admin,
-            settings.admin_socket,
-            state=lambda: bus.state,
-            snapshot=lambda: advertise.snapshot,
-            publish=bus.publish,
-            allow_inject=settings.allow_inject,
-            lines=ring,
-            tasks=loops.tasks,
-            read=lambda text, path: parse(text, path=path, overrides=settings.overrides),
-        )
-    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(probes, settings.probe_listen)
+        nursery.start_soon(admin, settings.admin_socket)
 
 
 @asynccontextmanager

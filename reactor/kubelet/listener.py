@@ -129,6 +129,7 @@ class Listener:
         self.path = path
         self._server = _TrackingServer(service)
         self._identity: tuple[int, int] | None = None
+        self._sock: socket.socket | None = None
 
     @property
     def connections(self) -> int:
@@ -142,6 +143,7 @@ class Listener:
             sock.bind(self.path)
             self._identity = _identity(self.path)
             await self._server.start(sock=sock, backlog=_BACKLOG)
+            self._sock = sock
         except (OSError, asyncio.CancelledError):
             sock.close()
             self._unlink()
@@ -153,20 +155,27 @@ class Listener:
         Cancelled, it aborts the connections at once.
         """
         self._server.ended = True
-        self._server.close()
         self._unlink()
-        live = tuple(self._server.live)
         try:
-            for connection in live:
+            await self._stop_accepting()
+            self._server.close()
+            for connection in self._server.live:
                 connection.part()
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience):
-                    for connection in live:
+                    for connection in tuple(self._server.live):
                         await connection.lost.wait()
         finally:
-            for connection in live:
+            self._server.close()
+            for connection in tuple(self._server.live):
                 connection.abort()
         await self._server.wait_closed()
+
+    async def _stop_accepting(self) -> None:
+        """asyncio (3.11) leaves open what it accepted in the turn in which its server closes: let that turn pass."""
+        if self._sock is not None:
+            asyncio.get_running_loop().remove_reader(self._sock)
+        await asyncio.sleep(0)
 
     def _unlink(self) -> None:
         if self._identity is not None and _identity(self.path) == self._identity:

@@ -35,8 +35,8 @@ CALM_AFTER = 5.0
 SLOW = 1.0
 NET = 10.0
 """Seconds after which everything is looked at although nothing was heard."""
-STEP = 2.0
-"""How coarse the directory watch is: it is the net, and a finer one costs CPU while idle."""
+STEP = 0.5
+"""How coarse the directory watch is: it is the net. A finer one costs idle CPU, a coarser one holds up our end."""
 
 
 class Watch(Protocol):

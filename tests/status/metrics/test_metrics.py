@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reactor import events as e
@@ -252,7 +253,7 @@ def test_a_new_kubelet_waits_for_every_list(node: Watched):
     node.post()
     node.publish(e.KubeletUp(identity=SocketIdentity(inode=8, ctime_ns=2)))
     node.publish(e.StreamOpened(resource=WHOLE, socket="gpu-reactor-1.sock", stream=StreamId(2)), later=1)
-    node.publish(replace(advertised(10_000), stream=StreamId(2)), later=1)
+    node.publish(msgspec.structs.replace(advertised(10_000), stream=StreamId(2)), later=1)
     assert seconds(node.scrape(), "kubelet") == (1, 2)
 
 
