@@ -101,7 +101,7 @@ async def serve(
         _journal(settings, recorder, lambda fact: door.emit(partial(bus.publish, fact))) as kept,
     ):
         with Later(kept) as later:
-            # Before Later: what a reaction lasts is counted from the event, and lists go out before the log hears of it.
+            # Not behind Later: a reaction is counted from its event, and the list is out before the log hears of that.
             metrics = _metrics(settings, later, recorder.lost)
             bus = Bus((), recorder=metrics or later, meter=metrics)
             desk = Desk(
