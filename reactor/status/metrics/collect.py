@@ -81,17 +81,21 @@ class Collector:
             self._healthy[id(group)] = entry
             total["healthy"] += entry[1]
             if entry[1] < len(group):
-                total.update(_why(one, offer.resource, state) for one in group if not one.healthy)
+                total.update(_why(group, len(group) - entry[1], offer.resource, state))
         return total
 
 
-def _why(one: Listed, resource: ResourceName, state: State) -> str:
-    """Why an id of this list is not handed out."""
-    key = HoldKey(resource, one.id)
-    if key in state.leaving:
-        return "leaving"
-    faulty = key in state.refused or (one.gpu is not None and state.conditions.get(one.gpu))
-    return "unhealthy" if faulty else "withheld"
+def _why(group: Ids, ill: int, resource: ResourceName, state: State) -> Counter[str]:
+    """Why ids of a group are not handed out. Ids that leave are groups of their own, and a GPU's fault is that of all
+    its ids: only ids that were refused one by one are looked at one by one.
+    """
+    first = group[0]
+    if HoldKey(resource, first.id) in state.leaving:
+        return Counter(leaving=ill)
+    if first.gpu is not None and state.conditions.get(first.gpu):
+        return Counter(unhealthy=ill)
+    faulty = sum(HoldKey(resource, one.id) in state.refused for one in group) if state.refused else 0
+    return Counter(unhealthy=min(faulty, ill), withheld=max(ill - faulty, 0))
 
 
 def _resources(sight: Sight) -> list[ResourceName]:

@@ -15,10 +15,11 @@ import pytest
 from reactor import events as e
 from reactor.model.condition import WHOLE_GPU, Placement
 from reactor.model.config import ConfigProblem
-from reactor.model.gpu import Inventory
+from reactor.model.gpu import DriverState, Inventory
+from reactor.model.hold import HoldKey
 from reactor.model.ids import DeviceId
 from reactor.model.kubelet import SocketIdentity, StreamId
-from reactor.state import Books
+from reactor.state import Books, Leaving
 from reactor.status.http import Request
 from reactor.status.metrics.collect import EVENT_NAMES
 from reactor.status.metrics.families import FAMILIES, XIDS, Kind
@@ -277,3 +278,29 @@ def test_a_part_of_a_gpu_with_a_fault_makes_it_suspect(node: Watched):
 
 def test_the_parser_reads_what_it_should():
     assert list(parse("gpu_reactor_x 1\n")) == [("gpu_reactor_x", {}, 1.0)]
+
+
+def test_ids_that_leave_or_were_refused_have_their_states(node: Watched):
+    away, refused = listed(GPUS[0], reason="is no longer offered"), listed(GPUS[1], reason="its node is missing")
+    node.state = replace(
+        node.state,
+        leaving={HoldKey(WHOLE, away.id): Leaving(gpu=A, numa=(), revision=1)},
+        refused={HoldKey(WHOLE, refused.id): "its node is missing"},
+    )
+    node.snapshot = snapshot(away, refused)
+    scrape = node.scrape()
+    shown = {labels["state"]: value for _, labels, value in scrape.samples if _ == "gpu_reactor_devices"}
+    assert shown == {"healthy": 0, "unhealthy": 1, "withheld": 0, "leaving": 1}
+
+
+def test_the_driver_and_the_config_in_force_are_told(node: Watched):
+    scrape = node.scrape()
+    assert scrape.labels("driver_info") == [{"driver_version": "580.95.05", "cuda_version": "13.0"}]
+    assert scrape.one("driver_state", state="ready") == 1
+    assert scrape.labels("config_info") == [{"origin": "file", "digest": "sha256-of-it"}]
+    assert scrape.one("config_last_reload_success_timestamp_seconds") == WALL - 60
+    node.publish(e.InventoryFailed(state=DriverState.ABSENT, error="no driver"), e.WorkerLost(hung=True, error="x"))
+    scrape = node.scrape()
+    assert (scrape.one("driver_state", state="absent"), scrape.one("driver_state", state="ready")) == (1, 0)
+    assert scrape.one("scans_total", result="failed") == 1
+    assert scrape.one("nvml_workers_lost_total", cause="hung") == 1
