@@ -118,6 +118,8 @@ class _File:
 
     def write(self, entry: _Entry) -> None:
         self._lost += entry.lost
+        if entry.lost:
+            self._failed(f"{entry.lost} events came faster than {self._path} takes them, and are missing from it")
         if self._broken_at is not None and time.monotonic() < self._broken_at + self._retry:
             self._lost += 1
             return
@@ -129,7 +131,7 @@ class _File:
             self.close()
             self._failed(f"writing {self._path}: {exc.strerror}; events are missing from the journal until it can be")
             return
-        if self._broken_at is not None:
+        if entry.lost or self._broken_at is not None:
             self._broken_at = None
             self._recovered()
 

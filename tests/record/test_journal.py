@@ -116,6 +116,8 @@ def test_what_does_not_fit_into_the_queue_is_counted_not_waited_for(tmp_path: Pa
     head, event = records(world.path)
     assert isinstance(head, Head)
     assert (head.lost, head.state.reloads) == (3, 2)
+    assert "3 events came faster" in world.failures[0]
+    assert world.recovered == 1
     assert isinstance(event, Recorded)
 
 
