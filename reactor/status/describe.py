@@ -7,12 +7,12 @@ two differ from conditions and holds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from reactor.model.condition import Condition, FaultClass
 from reactor.model.gpu import Gpu
 from reactor.model.hold import Hold
-from reactor.model.ids import DeviceId, GpuUuid, ResourceName, device_id, parse_device_id
+from reactor.model.ids import DeviceId, GpuUuid, ResourceName, parse_device_id
 from reactor.model.snapshot import Offer, Snapshot
 from reactor.plan import PlannedResource
 from reactor.state import ConfigState, Fault, Plugin, State
@@ -60,7 +60,7 @@ def describe_device(name: str, state: State, snapshot: Snapshot) -> DeviceDoc:
     """One id as the kubelet sees it, in every list that has it."""
     one = DeviceId(name)
     ref = parse_device_id(name)
-    planned = {plan.name for plan in state.plan.resources for each in _ids(plan) if each == one} if ref else set()
+    planned = {plan.name for plan in state.plan.resources if ref and _is_planned(ref.gpu, ref.share, _shares(plan))}
     found = {offer.resource: offer.by_id[one] for offer in snapshot.offers.values() if one in offer.by_id}
     return DeviceDoc(
         id=name,
@@ -222,17 +222,18 @@ def _resources(state: State, snapshot: Snapshot, holds: list[Hold]) -> list[Reso
 def _resource(
     name: ResourceName, plan: PlannedResource | None, offer: Offer | None, state: State, held: int
 ) -> ResourceDoc:
-    planned = set(_ids(plan)) if plan else set()
+    shares = _shares(plan) if plan else {}
     devices = list(offer.devices()) if offer else []
+    unhealthy = [device for device in devices if not device.healthy]
     plugin = state.kubelet.plugins.get(name)
     return ResourceDoc(
         name=name,
-        planned=len(planned),
-        healthy=sum(device.healthy for device in devices),
-        unhealthy=sum(not device.healthy for device in devices),
-        tombstones=sum(device.id not in planned for device in devices),
+        planned=sum(max(replicas, 1) for replicas in shares.values()),
+        healthy=len(devices) - len(unhealthy),
+        unhealthy=len(unhealthy),
+        tombstones=sum(not _is_planned(device.gpu, device.share, shares) for device in unhealthy),
         held=held,
-        reasons=dict(Counter(device.reason for device in devices if not device.healthy and device.reason)),
+        reasons=dict(Counter(device.reason for device in unhealthy if device.reason)),
         registered=plugin is not None and plugin.registered is not None and plugin.registered == state.kubelet.identity,
         socket=plugin.socket if plugin else "",
         streams=len(plugin.streams) if plugin else 0,
@@ -241,12 +242,16 @@ def _resource(
     )
 
 
-def _ids(plan: PlannedResource) -> Iterable[DeviceId]:
-    for group in plan.groups:
-        if group.replicas:
-            yield from (device_id(group.gpu, share) for share in range(group.replicas))
-        else:
-            yield device_id(group.gpu)
+def _shares(plan: PlannedResource) -> Mapping[GpuUuid, int]:
+    """How many shares of each GPU are planned, 0: the GPU as a whole."""
+    return {group.gpu: group.replicas for group in plan.groups}
+
+
+def _is_planned(gpu: GpuUuid | None, share: int | None, shares: Mapping[GpuUuid, int]) -> bool:
+    replicas = shares.get(gpu) if gpu else None
+    if replicas is None:
+        return False
+    return replicas == 0 if share is None else share < replicas
 
 
 def _sent(plugin: Plugin | None) -> SentDoc | None:
