@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
+from msgspec import structs
 
 from reactor import events as e
 from reactor.model.condition import Placement
@@ -222,5 +221,5 @@ levels: st.SearchStrategy[e.Fact] = st.one_of(
 def told_at(fact: e.Fact, at: float) -> e.Fact:
     """The fact with the time of its call, where it has one."""
     if isinstance(fact, e.PodsListed | e.CheckpointRead):
-        return replace(fact, asked_at=at)
+        return structs.replace(fact, asked_at=at)
     return fact
