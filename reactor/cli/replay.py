@@ -72,7 +72,7 @@ class Replay:
         self.lost = 0
         self.complaints: list[str] = []
         self._print = print_line
-        self._state: State | None = None
+        self.state: State | None = None
         self._run = ""
 
     def take(self, data: bytes) -> None:
@@ -85,12 +85,12 @@ class Replay:
             self.complaints.append(f"after {self.events} events: {exc}")
             return
         if isinstance(record, Head):
-            self._state, self._run = record.state, record.run
+            self.state, self._run = record.state, record.run
             self.lost += record.lost
-        elif self._state is None:
+        elif self.state is None:
             self.complaints.append(f"event #{record.event.seq} comes before any state: the beginning is missing")
         else:
-            self._state = self._decide(self._state, record)
+            self.state = self._decide(self.state, record)
 
     def _decide(self, before: State, record: Recorded) -> State:
         """As the bus does."""

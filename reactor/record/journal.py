@@ -68,6 +68,7 @@ class Journal:
         self._lost = 0
         self._closing = False
         self._changed = threading.Condition()
+        self._failed = failed
         self._file = _File(path, limit, retry, failed, recovered)
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
@@ -90,8 +91,11 @@ class Journal:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        while (entry := self._take()) is not None:
-            self._file.write(entry)
+        try:
+            while (entry := self._take()) is not None:
+                self._file.write(entry)
+        except Exception as exc:  # noqa: BLE001 - a boundary: what cannot be kept must not end the agent, nor go unsaid
+            self._failed(f"the journal has ended: {type(exc).__name__}: {exc}")
         self._file.close()
 
     def _take(self) -> _Entry | None:
@@ -141,12 +145,12 @@ class _File:
             self._descriptor = None
 
     def _append(self, entry: _Entry) -> None:
-        records = [_event(entry)]
+        records = [event_record(entry.event, entry.before, entry.after)]
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            records.insert(0, _head(entry.before, self._lost))
+            records.insert(0, head_record(entry.before, self._lost))
         elif self._lost:
-            records.insert(0, _head(entry.before, self._lost))
+            records.insert(0, head_record(entry.before, self._lost))
         size = os.fstat(self._descriptor).st_size
         data = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
         try:
@@ -166,19 +170,18 @@ def _write(descriptor: int, data: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _head(state: State, lost: int) -> Mapping[str, object]:
+def head_record(state: State, lost: int) -> Mapping[str, object]:
     return {"journal": VERSION, "version": state.version, "run": state.run, "lost": lost, "state": to_plain(state)}
 
 
-def _event(entry: _Entry) -> Mapping[str, object]:
-    event = entry.event
+def event_record(event: Event, before: State, after: State) -> Mapping[str, object]:
     return {
         "seq": event.seq,
         "cause": event.cause,
         "at": event.at,
         "wall": event.wall,
         "fact": to_plain(event.fact),
-        "told": verdicts(lines(event, entry.before, entry.after)),
+        "told": verdicts(lines(event, before, after)),
     }
 
 
