@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactor.conditions import (
+    MOST,
     Conditions,
     after_absence,
     after_action,
@@ -576,3 +577,14 @@ def test_an_unhealthy_gpu_stays_so_while_the_driver_asks(conditions, at):
 def test_a_new_boot_and_a_long_quiet_leave_hardware_faults_only(conditions, at):
     after = scan(conditions, at + 61.0 + 1e6, RecoveryAction.NONE, NEXT_BOOT)
     assert {one.fault for one in after} <= {FaultClass.HARDWARE}
+
+
+def test_a_gpu_that_makes_up_codes_has_a_bounded_number_of_conditions() -> None:
+    found: tuple[Condition, ...] = ()
+    for code in range(1000, 3000):
+        judged = judge_xid(Policy(), WHOLE_GPU, code, float(code), "boot")
+        assert judged is not None
+        found = merge(found, judged)
+    assert len(found) == MOST
+    assert sum(condition.count for condition in found) == 2000
+    assert max(condition.last for condition in found) == 2999.0

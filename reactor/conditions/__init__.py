@@ -147,12 +147,21 @@ def _rank(condition: Condition) -> tuple[int, str, int, int, int]:
     return (_SEVERITY.index(condition.fault), condition.reason, numbers[0], numbers[1], numbers[2])
 
 
+MOST = 32
+"""Conditions of one GPU that are kept apart."""
+
+
 def merge(existing: Conditions, new: Condition) -> Conditions:
     """Add a condition, or fold it into the one of its key. The same object comes back if that changes nothing.
 
     Events are counted, each one. What a scan finds is a level that may be found every two seconds: it is not counted,
-    and only where a quiet time runs from it does it move ``last``.
+    and only where a quiet time runs from it does it move ``last``. Beyond ``MOST`` a further one only counts with the
+    last of its class: a GPU that makes up codes must not cost more with each.
     """
+    if len(existing) >= MOST and all(known.key != new.key for known in existing):
+        alike = next((known for known in reversed(existing) if known.fault is new.fault), None)
+        if alike is not None:
+            new = replace(new, message=alike.message, reason=alike.reason, placement=alike.placement, xid=alike.xid)
     for position, known in enumerate(existing):
         if known.key == new.key:
             folded = _fold(known, new)

@@ -22,8 +22,8 @@ from reactor.simulate.kubelet.plugin import (
     ContainerAnswer,
     Device,
     DeviceNode,
-    Mount,
     KubeletGone,
+    Mount,
     Options,
     PluginError,
 )
