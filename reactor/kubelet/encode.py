@@ -6,13 +6,12 @@ each group is encoded once and kept, and a change of one GPU in many thousand id
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.kubelet.groups import Group, PerGroup
-from reactor.model.snapshot import Listed, Offer
+from reactor.model.snapshot import Offer
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
@@ -53,14 +52,14 @@ def list_bytes(offer: Offer) -> int:
 
 
 def _plain(group: Group) -> bytes:
-    return _entries((listed, ()) for listed in group)
+    return _entries(group, placed=False)
 
 
 def _placed(group: Group) -> bytes:
-    return _entries((listed, listed.numa) for listed in group)
+    return _entries(group, placed=True)
 
 
-def _entries(group: Iterable[tuple[Listed, tuple[int, ...]]]) -> bytes:
+def _entries(group: Group, *, placed: bool) -> bytes:
     """The entries of the list: each is field 1, a message that begins with the id, field 1 too, and ends as its equals.
 
     Written by hand: building a message object for each of 60 000 ids would keep Allocate waiting for 0.1 s. What stands
@@ -68,11 +67,13 @@ def _entries(group: Iterable[tuple[Listed, tuple[int, ...]]]) -> bytes:
     """
     parts: list[bytes] = []
     heads: dict[int, bytes] = {}
-    kind, tail = None, b""
-    for listed, numa in group:
-        if kind != (listed.healthy, numa):
-            kind, heads = (listed.healthy, numa), {}
-            tail = _tail(*kind)
+    healthy: bool | None = None
+    numa: tuple[int, ...] = ()
+    tail = b""
+    for listed in group:
+        if listed.healthy is not healthy or (placed and listed.numa != numa):
+            healthy, numa, heads = listed.healthy, listed.numa, {}
+            tail = _tail(healthy, numa if placed else ())
         raw = listed.id.encode()
         head = heads.get(len(raw))
         if head is None:
