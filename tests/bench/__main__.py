@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.bench import rows as measure
+from tests.bench import scale
 from tests.bench.processes import Agent, Floor
 from tests.bench.rows import SHARED, Rows
 from tests.bench.table import render
@@ -28,7 +29,7 @@ PLAIN = {
     "allocate": measure.measure_allocate,
 }
 SHARED_ROWS = {"edit": measure.measure_edit, "blocked": measure.measure_blocked}
-NAMES = (*PLAIN, *SHARED_ROWS, "idle")
+NAMES = (*PLAIN, *SHARED_ROWS, "idle", "scale", "storm")
 
 
 def main() -> int:
@@ -38,14 +39,16 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number to this file")
     args = parser.parse_args()
     wanted: list[str] = args.only or list(NAMES)
-    rows = Rows()
+    rows, scale_rows = Rows(), scale.ScaleRows()
     print(f"load before: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="gr-") as folder:
         run(Path(folder), args.rounds, wanted, rows)
-    print(render(rows.all()))
+        run_scale(Path(folder), args.rounds, wanted, scale_rows)
+    found = [row for row in (*rows.all(), *scale_rows.all()) if row.ours]
+    print(render(found))
     if args.json is not None:
-        args.json.write_text(json.dumps([row.document() for row in rows.all() if row.ours], indent=2) + "\n")
-    return int(any(row.met is False for row in rows.all() if row.ours))
+        args.json.write_text(json.dumps([row.document() for row in found], indent=2) + "\n")
+    return int(any(row.met is False for row in found))
 
 
 def run(folder: Path, rounds: int, wanted: list[str], rows: Rows) -> None:
@@ -70,6 +73,20 @@ def run(folder: Path, rounds: int, wanted: list[str], rows: Rows) -> None:
             for agent, floor in pairs:
                 measure.measure_start(agent, floor, Rows())
             measure.measure_idle(pairs, rows)
+
+
+def run_scale(folder: Path, rounds: int, wanted: list[str], rows: scale.ScaleRows) -> None:
+    """Agents alone: these rows have no floor."""
+    for number in range(rounds):
+        for name, config, measured in (
+            ("scale", "version: v1\n", scale.measure_scale),
+            ("storm", SHARED.format(2), scale.measure_storm),
+        ):
+            if name in wanted:
+                with Agent(folder / f"{number}{name}", config=config) as agent:
+                    agent.start()
+                    agent.kubelet.forget(quiet=1.5)
+                    measured(agent, rows)
 
 
 @contextmanager
