@@ -1,6 +1,7 @@
 """Who holds which id: begun by grants and by the kubelet's books, ended by the rules of design.md 5.
 
-1. The checkpoint lacks the id, read after a list of its resource was sent more than 1 s after a List lacked the id.
+1. The checkpoint lacks the id: at once if this life of the kubelet had written it down, else if it was read after a
+   list of its resource was sent more than 1 s after a List lacked the id.
 2. The id, or the pod, was in a List of this life of the kubelet and is gone from two Lists at least 2 s apart. Up to
    1.33 a List goes on naming a pod that ended, without its ids.
 3. A grant that neither List nor checkpoint has shown 10 s later.
@@ -193,10 +194,12 @@ def _ended(state: State, hold: Hold, asked_at: float) -> bool:
     if hold.granted_at is not None:
         listed = state.books.list_error or (state.books.listed_at or 0.0) >= hold.granted_at + UNSHOWN_FOR
         return bool(listed) and asked_at >= hold.granted_at + UNSHOWN_FOR
+    if hold.in_checkpoint and not state.kubelet.doubted:
+        return True  # this life of the kubelet has written it down, and now without
     if hold.suspended or hold.lacked_at is None or hold.resent_at is None or asked_at <= hold.resent_at:
         return False
     # A pod that is listed while the books of this life never had its id: they were lost, not closed.
-    return hold.in_checkpoint or hold.pod is None or hold.pod not in state.books.pods
+    return hold.pod is None or hold.pod not in state.books.pods
 
 
 def _lost(state: State, seen: Mapping[HoldKey, object]) -> frozenset[HoldKey]:

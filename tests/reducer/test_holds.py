@@ -57,6 +57,20 @@ def test_rule_1_frees_after_a_list_was_sent_a_second_after_the_pod_was_gone() ->
     world.pods()
     nudge = world.offer().nudge
     assert nudge == 1  # the unchanged list is sent again
+    world.send()
+    world.now += 0.1
+    world.checkpoint()
+    assert not world.held()
+
+
+def test_rule_1_waits_for_the_list_where_this_life_never_wrote_the_id_down() -> None:
+    """An agent that begins again knows of a pod that may have ended meanwhile."""
+    world = World()
+    hold = Hold(resource=GPU, id=WHOLE_A, gpu=A, identity=Identity.WHOLE, since=1.0, pod=POD)
+    world.tell(e.StateRestored(holds=(hold,), kubelet=SocketIdentity(1, 1)))
+    world.pods()
+    world.now += 1.1
+    world.pods()
     world.checkpoint()
     assert world.held() == {WHOLE_A}  # not yet: nothing was sent since
     world.send()
@@ -66,7 +80,9 @@ def test_rule_1_frees_after_a_list_was_sent_a_second_after_the_pod_was_gone() ->
 
 
 def test_a_checkpoint_read_before_the_list_was_sent_frees_nobody() -> None:
-    world = running(WHOLE_A)
+    world = World()
+    hold = Hold(resource=GPU, id=WHOLE_A, gpu=A, identity=Identity.WHOLE, since=1.0, pod=POD)
+    world.tell(e.StateRestored(holds=(hold,), kubelet=SocketIdentity(1, 1)))
     world.pods()
     world.now += 1.1
     world.pods()
