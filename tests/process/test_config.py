@@ -42,6 +42,7 @@ async def test_an_edit_is_applied_live_and_once_however_it_is_written(
     await node.seen.until("listed", resource=GPU, healthy=4)
     edit(node.config, shared(3))
     await node.seen.until("listed", resource=GPU, healthy=6)
+    await agent.log.until("config.read", count=3)
     assert len(agent.log.of("config.read")) == 3
     assert agent.log.of("config.rejected") == []
     assert len(node.seen.of("registered")) == 1
@@ -56,6 +57,7 @@ async def test_a_configmap_swap_is_applied_live_and_once(node: Node) -> None:
     for replicas in (2, 3, 4):
         mounted.swap(shared(replicas))
         await node.seen.until("listed", resource=GPU, healthy=2 * replicas)
+    await agent.log.until("config.read", count=4)
     assert len(agent.log.of("config.read")) == 4
     assert agent.log.of("config.rejected") == []
     assert len(node.seen.of("registered")) == 1
@@ -72,6 +74,7 @@ async def test_a_swap_that_changes_nothing_is_not_told_of(node: Node) -> None:
         os.utime(mounted.file)
     mounted.swap(shared(2))
     await node.seen.until("listed", resource=GPU, healthy=4)
+    await agent.log.until("config.read", count=2)
     assert len(agent.log.of("config.read")) == 2
     assert len(node.seen.of("listed")) == 2
 

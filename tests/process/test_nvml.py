@@ -29,6 +29,11 @@ def free_port() -> int:
         return port
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
 async def get(port: int, path: str) -> tuple[int, str]:
     def ask() -> tuple[int, str]:
         try:
@@ -38,6 +43,7 @@ async def get(port: int, path: str) -> tuple[int, str]:
             with refused:
                 return refused.code, refused.read().decode().strip()
 
+    await soon(lambda: listens(port), "probes answered")
     return await trio.to_thread.run_sync(ask)
 
 
@@ -101,6 +107,7 @@ async def test_a_killed_worker_is_replaced_and_no_list_changes(node: Node) -> No
     node.gpus.xid(0, 79)
     await node.seen.until("listed", resource=GPU, healthy=1, unhealthy=1)
     assert len(node.seen.of("listed")) == 2, "no list between"
+    await agent.log.until("gpu.condemned")
     assert len(agent.log.of("gpu.condemned")) == 1
     assert node.seen.of("stream.ended") == []
 

@@ -89,6 +89,7 @@ async def test_a_second_agent_takes_over_from_one_that_is_killed(node: Node) -> 
     first = await node.settled()
     second = await node.start()
     await second.log.until("agent.delayed")
+    await second.log.until("source.failed", source="admin")
     await first.end(signal.SIGKILL)
     await second.settled()
     await node.seen.until("listed", healthy=2, count=2)
