@@ -1,4 +1,7 @@
-"""Hands the newest snapshot to the gRPC side, the moment that anything in it moved."""
+"""Hands the newest snapshot to the gRPC side, the moment that anything in it moved.
+
+A grant can wait a little: until it is folded in, the desk that gave it guards its GPU itself.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Callable, Iterable
 
 from reactor import view
 from reactor.bus import Mail
-from reactor.events import Event, Fact
+from reactor.events import Event, Fact, Granted
 from reactor.model.snapshot import Snapshot
 from reactor.state import State
+
+GRANTS = "grants"
 
 
 class Advertise:
@@ -25,10 +30,12 @@ class Advertise:
         return self._snapshot
 
     def settle(self, lane: str) -> float:
-        return 0.0
+        return 0.02 if lane == GRANTS else 0.0
 
     def wakes(self, event: Event, before: State, after: State) -> Iterable[str]:
-        return ("",) if view.moved(before, after) else ()
+        if not view.moved(before, after):
+            return ()
+        return (GRANTS,) if isinstance(event.fact, Granted) else ("",)
 
     async def run(self, lane: str, state: State, mail: Mail) -> Iterable[Fact]:
         self._snapshot = view.snapshot(state, self._snapshot)
