@@ -55,18 +55,18 @@ from reactor.sources.kubelet import KubeletSource
 from reactor.sources.podresources import PodResourcesSource
 from reactor.sources.signals import SignalSource
 from reactor.sources.timer import TimerSource
+from reactor.status.loops import Loops
 from reactor.status.ring import Ring
 from reactor.view import waiting
 
 if TYPE_CHECKING:
     from reactor.status.metrics.metrics import Metrics
 
-HEARTBEAT = 5.0
-"""Seconds between two questions to the asyncio loop whether it turns."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 STATUS_AFTER = 0.5
 HANDLERS_GRACE = 1.0
 """Seconds that handlers have to end: a write of the state file takes milliseconds, a scan that hangs may never end."""
+Publish = Callable[[e.Fact], object]
 Hardware = Callable[[Settings], AbstractAsyncContextManager[Nvml]]
 
 
@@ -114,11 +114,12 @@ async def serve(
             post = servers.post if metrics is None else metrics.posting(servers.post)
             advertise = add_handlers(bus, scan=nvml.scan, servers=servers, post=post, save=file.save)
             async with trio.open_nursery() as outer:
-                await outer.start(bus.supervise, SignalSource(publish=bus.publish))
+                publish = partial(_publish, bus, metrics)
+                await outer.start(bus.supervise, SignalSource(publish=publish(SignalSource.name)))
                 task_status.started(partial(bus.publish, e.SignalReceived(name="TERM")))
                 await outer.start(nvml.run)
                 outer.start_soon(later.run)
-                loops = _Loops(door)
+                loops = Loops(partial(door.call, living), metrics.late if metrics else _unheard)
                 outer.start_soon(loops.watch)
                 outer.start_soon(_serve_status, settings, bus, advertise, loops, ring)
                 if metrics is not None:
@@ -127,7 +128,8 @@ async def serve(
                 if lock is not None:
                     with lock:
                         _begin(settings, run, bus, file)
-                        await work(bus, _sources(settings, bus, door, nvml, servers), settings.grace)
+                        sources = _sources(settings, bus, door, nvml, servers, publish)
+                        await work(bus, sources, settings.grace)
                         await servers.aclose(settings.grace)
                 outer.cancel_scope.cancel()
 
@@ -175,31 +177,37 @@ def _begin(settings: Settings, run: str, bus: Bus, file: StateFile) -> None:
     bus.publish(restored, bus.publish(started).seq)
 
 
-def _sources(settings: Settings, bus: Bus, door: Door, nvml: Nvml, servers: PluginServers) -> Sequence[Source]:
-    publish, until = bus.publish, bus.until
+def _sources(
+    settings: Settings, bus: Bus, door: Door, nvml: Nvml, servers: PluginServers, publish: Callable[[str], Publish]
+) -> Sequence[Source]:
+    until = bus.until
     return (
         PodResourcesSource(
             partial(list_pods, door, settings.pod_resources),
             partial(read_checkpoint, settings.checkpoint),
-            publish=publish,
+            publish=publish(PodResourcesSource.name),
             until=until,
             state=lambda: bus.state,
             wants=waiting,
         ),
         ConfigSource(
-            settings.config, publish=publish, until=until, state=lambda: bus.state, overrides=settings.overrides
+            settings.config,
+            publish=publish(ConfigSource.name),
+            until=until,
+            state=lambda: bus.state,
+            overrides=settings.overrides,
         ),
         KubeletSource(
             settings.directory,
             settings.kubelet_socket,
             servers.sockets,
-            publish=publish,
+            publish=publish(KubeletSource.name),
             until=until,
             state=lambda: bus.state,
             pins_cpus=partial(pins_cpus, settings.kubelet_root),
         ),
-        HealthSource(nvml, publish=publish),
-        TimerSource(publish=publish, until=until),
+        HealthSource(nvml, publish=publish(HealthSource.name)),
+        TimerSource(publish=publish(TimerSource.name), until=until),
     )
 
 
@@ -218,7 +226,7 @@ async def work(bus: Bus, sources: Sequence[Source], grace: float) -> None:
         work.cancel_scope.cancel()
 
 
-async def _serve_status(settings: Settings, bus: Bus, advertise: Advertise, loops: _Loops, ring: Ring) -> None:
+async def _serve_status(settings: Settings, bus: Bus, advertise: Advertise, loops: Loops, ring: Ring) -> None:
     """Probes and admin socket, loaded when the first list is out or nothing came of it: the kubelet waits for that."""
     with trio.move_on_after(STATUS_AFTER):
         await bus.until(lambda state: any(plugin.sent_at is not None for plugin in state.kubelet.plugins.values()))
@@ -272,6 +280,15 @@ def _metrics(settings: Settings, recorder: EventRecorder, lost: Callable[[], Map
     return Metrics(recorder, lost)
 
 
+def _publish(bus: Bus, metrics: Metrics | None, source: str) -> Publish:
+    """The bus, for one source."""
+    return bus.publish if metrics is None else metrics.hearing(source, bus.publish)
+
+
+def _unheard(loop: str, seconds: float) -> None:
+    """Nobody asks how late the loops are."""
+
+
 def _boot_id() -> str:
     try:
         return BOOT_ID.read_text().strip()
@@ -309,27 +326,6 @@ async def _log(
         recorder.flush()
 
 
-class _Loops:
-    """Whether both loops turn: the probe itself runs on trio's, asyncio's is asked now and then."""
-
-    def __init__(self, door: Door) -> None:
-        self._door = door
-        self._turned = trio.current_time()
-        self._asyncio_tasks = 0
-
-    async def watch(self) -> None:
-        while True:
-            self._asyncio_tasks = await self._door.call(living)
-            self._turned = trio.current_time()
-            await trio.sleep(HEARTBEAT)
-
-    def ages(self) -> Mapping[str, float]:
-        return {"trio": 0.0, "asyncio": max(0.0, trio.current_time() - self._turned - HEARTBEAT)}
-
-    def tasks(self) -> Mapping[str, int]:
-        return {"trio": trio.lowlevel.current_statistics().tasks_living, "asyncio": self._asyncio_tasks}
-
-
 class Reports:
     """What happens at the desk, as facts. ``emit`` is called in the desk's thread."""
 
@@ -364,15 +360,18 @@ class Reports:
             )
         )
 
-    def granted(self, number: int, resource: ResourceName, ids: tuple[str, ...]) -> None:
-        self._emit(e.Granted(number=number, resource=resource, ids=tuple(DeviceId(one) for one in ids)))
+    def granted(self, number: int, resource: ResourceName, ids: tuple[str, ...], took: float) -> None:
+        self._emit(e.Granted(number=number, resource=resource, ids=tuple(DeviceId(one) for one in ids), took=took))
 
-    def refused(self, resource: ResourceName, ids: tuple[str, ...], message: str, faulty: tuple[str, ...]) -> None:
+    def refused(
+        self, resource: ResourceName, ids: tuple[str, ...], message: str, faulty: tuple[str, ...], took: float
+    ) -> None:
         self._emit(
             e.Refused(
                 resource=resource,
                 ids=tuple(DeviceId(one) for one in ids),
                 message=message,
                 faulty=tuple(DeviceId(one) for one in faulty),
+                took=took,
             )
         )

@@ -200,6 +200,8 @@ class DevicesChanged(Fact, frozen=True, kw_only=True):
     """Something about devices or driver moved (uevent, MIG event, driver bind): look again."""
 
     what: str
+    error: str = ""
+    """Of the event watch, where that went wrong and may have missed something."""
 
 
 class WorkerStarted(Fact, frozen=True, kw_only=True):
@@ -317,6 +319,8 @@ class Granted(Fact, frozen=True, kw_only=True):
     number: int
     resource: ResourceName
     ids: tuple[DeviceId, ...]
+    took: float = 0.0
+    """Seconds from the call to its answer being on its way."""
 
     @property
     def key(self) -> Key:
@@ -329,6 +333,7 @@ class Refused(Fact, frozen=True, kw_only=True):
     message: str
     faulty: tuple[DeviceId, ...] = ()
     """Ids refused for their own fault, not for the request's."""
+    took: float = 0.0
 
     @property
     def key(self) -> Key:

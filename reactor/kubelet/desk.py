@@ -41,13 +41,19 @@ class Reports(Protocol):
         size: int,
     ) -> None: ...
 
-    def granted(self, number: int, resource: ResourceName, ids: tuple[str, ...]) -> None: ...
+    def granted(self, number: int, resource: ResourceName, ids: tuple[str, ...], took: float) -> None: ...
 
-    def refused(self, resource: ResourceName, ids: tuple[str, ...], message: str, faulty: tuple[str, ...]) -> None: ...
+    def refused(
+        self, resource: ResourceName, ids: tuple[str, ...], message: str, faulty: tuple[str, ...], took: float
+    ) -> None: ...
 
 
-def _at_once(report: Callable[[], None]) -> None:
-    report()
+Report = Callable[[float], None]
+"""Tells what became of an Allocate, given the seconds it took."""
+
+
+def _at_once(report: Report) -> None:
+    report(0.0)
 
 
 class Stream:
@@ -141,7 +147,7 @@ class Desk:
             self.reports.stream_ended(stream.resource, stream.socket, stream.id)
 
     def allocate(
-        self, resource: ResourceName, requests: Requests, soon: Callable[[Callable[[], None]], object] = _at_once
+        self, resource: ResourceName, requests: Requests, soon: Callable[[Report], object] = _at_once
     ) -> tuple[Answer, ...] | Refusal:
         """Answer Allocate from the snapshot in force; a repeat gets the same answer. ``soon``: when to report it."""
         ids = tuple(one for request in requests for one in request)

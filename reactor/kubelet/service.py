@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from functools import partial
 
 from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
@@ -12,7 +12,7 @@ from grpclib.server import Stream
 
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.kubelet._pb.deviceplugin_grpc import DevicePluginBase
-from reactor.kubelet.desk import Desk
+from reactor.kubelet.desk import Desk, Report
 from reactor.kubelet.encode import EncodedList, ListEncoder
 from reactor.model.ids import ResourceName
 from reactor.model.kubelet import Answer, Refusal
@@ -69,9 +69,10 @@ class PluginService(DevicePluginBase):
             feed.close()
 
     async def Allocate(self, stream: Stream[pb.AllocateRequest, pb.AllocateResponse]) -> None:  # noqa: N802
+        begun = asyncio.get_running_loop().time()
         request = await stream.recv_message()
         asked = () if request is None else tuple(tuple(one.devices_ids) for one in request.container_requests)
-        outcome = self._desk.allocate(self._resource, asked, _after_the_answer)
+        outcome = self._desk.allocate(self._resource, asked, partial(_after_the_answer, begun))
         if isinstance(outcome, Refusal):
             # Told apart for whoever reads the pod's status: the device's fault, or the request's.
             status = Status.FAILED_PRECONDITION if outcome.faulty else Status.INVALID_ARGUMENT
@@ -98,14 +99,18 @@ class PluginService(DevicePluginBase):
         await stream.send_message(pb.PreStartContainerResponse())
 
 
-def _after_the_answer(report: Callable[[], None]) -> None:
+def _after_the_answer(begun: float, report: Report) -> None:
     """A report wakes the agent's thread, and the two would then share one interpreter: the kubelet goes first.
 
     Two turns of the loop: in the first the answer, which is not written yet, leaves (``listener``). What trio calls or
     posts after that finds the report made, as it would without the delay: a call takes three turns to be done.
     """
     loop = asyncio.get_running_loop()
-    loop.call_soon(loop.call_soon, report)
+
+    def tell() -> None:
+        report(loop.time() - begun)
+
+    loop.call_soon(loop.call_soon, tell)
 
 
 def _container(answer: Answer) -> pb.ContainerAllocateResponse:

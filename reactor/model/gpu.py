@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reactor.model.ids import GpuUuid, PciAddress
@@ -111,3 +111,7 @@ class Inventory:
     """Existing device nodes, as paths under the dev root: /dev/nvidiactl, /dev/nvidia3, ..."""
     generation: int = 0
     """Counts the driver's lives: a new number means that NVML was initialised anew after the driver was away."""
+    took: float | None = field(default=None, compare=False)
+    """Seconds of the calls that looked; None: not measured."""
+    opened: float | None = field(default=None, compare=False)
+    """Seconds of NVML's initialisation, if this scan came right after it."""

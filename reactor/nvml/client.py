@@ -8,6 +8,7 @@ hang as well, and none can be ended.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -234,7 +235,7 @@ class NvmlClient:
             if answer.scan is not None:
                 found = self._outlook.scanned(answer.scan)
                 self._skips.answered(gpu.index for gpu in found.gpus)
-                return found
+                return replace(found, took=answer.took, opened=answer.opened)
             tries += 1
             renew = answer.kind == "renew"
             if renew:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Handle: TypeAlias = ctypes._Pointer[ctypes.Structure]
 
-Plain = str | int | bool | None | list[int] | list[str] | list["Record"] | dict[str, "Plain"]
+Plain = str | int | float | bool | None | list[int] | list[str] | list["Record"] | dict[str, "Plain"]
 Record = dict[str, "Plain"]
 
 NOWHERE = 0xFFFFFFFF  # GI or CI of an event that concerns the GPU as a whole

@@ -86,6 +86,8 @@ class Message(msgspec.Struct, frozen=True):
     event: RawEvent | None = None
     beats: int = 0
     what: str = ""
+    took: float | None = None
+    opened: float | None = None
 
 
 def inventory(scan: RawScan, generation: int, known: dict[int, Gpu]) -> Inventory:

@@ -37,6 +37,8 @@ class Worker:
         self._library: Library | None = None
         self._loaded: tuple[str, int, int] | None = None
         self._told: set[str] = set()
+        self._opening: float | None = None
+        """Seconds of the initialisation, until they are told."""
 
     def tell(self, message: Record) -> None:
         try:
@@ -72,12 +74,15 @@ class Worker:
         if moved:
             return {"kind": "renew", "error": moved}
         self._watch.skip = skip
+        begun = time.monotonic()
         found = self._library.scan(skip)
+        took = time.monotonic() - begun
+        opened, self._opening = self._opening, None
         for what, error in self._library.without.items():
             if what not in self._told:
                 self._told.add(what)
                 self.tell({"kind": "without", "what": what, "error": error})
-        return {"kind": "scan", "scan": found}
+        return {"kind": "scan", "scan": found, "took": took, "opened": opened}
 
     def _open(self) -> str:
         """Load and initialise; returns why only a new process can: the library was replaced since it was loaded."""
@@ -94,7 +99,9 @@ class Worker:
             watching=self._watching,
         )
         self.tell({"kind": "opening"})
+        begun = time.monotonic()
         library.open()
+        self._opening = time.monotonic() - begun
         self.tell({"kind": "opened"})
         self._library = library
         self._watch = Watch(library, self._event)

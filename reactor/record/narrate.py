@@ -99,8 +99,9 @@ def _nvml(fact: Fact, before: State, after: State) -> tuple[Line, ...]:
             told = f"{name(fact.gpu, after, before)} cleared by a person: {fact.reason}"
             line = say.FaultAcknowledged(gpu=fact.gpu, reason=fact.reason, synthetic=fact.synthetic, msg=told)
         case facts.DevicesChanged():
-            told = f"{fact.what}: looking at the devices again"
-            line = say.DevicesChanged(what=fact.what, synthetic=fact.synthetic, msg=told)
+            what = f"{fact.what}: {fact.error}" if fact.error else fact.what
+            told = f"{what}: looking at the devices again"
+            line = say.DevicesChanged(what=what, synthetic=fact.synthetic, msg=told)
         case facts.WorkerStarted():
             line = say.WorkerStarted(pid=fact.pid, msg=f"NVML worker {fact.pid} started")
         case facts.WorkerLost():

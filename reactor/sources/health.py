@@ -74,7 +74,7 @@ class HealthSource:
     def _of_the_watch(self, note: notes.WatchRestarted | notes.WatchFailed | notes.WatchRecovered) -> Iterator[Fact]:
         match note:
             case notes.WatchRestarted():
-                yield DevicesChanged(what=f"event watch restarted: {note.error}")
+                yield DevicesChanged(what="event watch restarted", error=note.error)
             case notes.WatchFailed():
                 self._unwatched = True
                 error = f"GPUs are not watched: {note.error}"

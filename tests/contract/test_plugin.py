@@ -125,6 +125,7 @@ async def test_allocate_answers_each_request() -> None:
             {"NVIDIA_VISIBLE_DEVICES": ID1},
         ]
         assert one.log.lines[-1] == ("granted", 1, GPU, (ID0, ID1))
+        assert 0 < one.log.took[0] < 5
 
 
 async def test_allocate_of_no_ids_is_answered() -> None:

@@ -76,6 +76,8 @@ class Log:
 
     def __init__(self) -> None:
         self.lines: list[tuple[object, ...]] = []
+        self.took: list[float] = []
+        """Seconds of each Allocate."""
 
     def stream_opened(self, resource: ResourceName, socket: str, stream: StreamId) -> None:
         self.lines.append(("opened", resource, socket, stream))
@@ -95,11 +97,15 @@ class Log:
     ) -> None:
         self.lines.append(("sent", resource, stream, revision, nudge, healthy, unhealthy, size))
 
-    def granted(self, number: int, resource: ResourceName, ids: tuple[str, ...]) -> None:
+    def granted(self, number: int, resource: ResourceName, ids: tuple[str, ...], took: float) -> None:
         self.lines.append(("granted", number, resource, ids))
+        self.took.append(took)
 
-    def refused(self, resource: ResourceName, ids: tuple[str, ...], message: str, faulty: tuple[str, ...]) -> None:
+    def refused(
+        self, resource: ResourceName, ids: tuple[str, ...], message: str, faulty: tuple[str, ...], took: float
+    ) -> None:
         self.lines.append(("refused", resource, ids, message, faulty))
+        self.took.append(took)
 
 
 def desk() -> tuple[Desk, Log]:

@@ -67,6 +67,7 @@ async def test_a_scan_and_an_xid_come_through_the_worker(bench: Bench) -> None:
     assert [gpu.uuid for gpu in found.gpus] == [gpu.uuid for gpu in bench.hardware.gpus]
     assert {gpu.numa for gpu in found.gpus} == {0, 1}
     assert found.nodes >= {"/dev/nvidiactl", "/dev/nvidia3"}
+    assert found.took is not None and found.opened is not None, "the first one has NVML initialised"
     bench.hardware.xid(2, 94, gi=1, ci=0)
     assert await bench.note(Xid) == Xid(gpu=found.gpus[2].uuid, pci=found.gpus[2].pci, gi=1, ci=0, code=94)
     assert bench.hardware.inits == 1
@@ -103,7 +104,8 @@ async def test_a_worker_that_is_killed_is_replaced_and_nothing_else_moves(bench:
     assert gone.error == f"NVML worker {bench.pid} ended with status -9"
     await bench.note(WorkerUp)
     after = await bench.nvml.scan()
-    assert after == before
+    assert after == before, "however long they took"
+    assert after.opened is not None and (await bench.nvml.scan()).opened is None
     bench.hardware.xid(0, 79)
     assert (await bench.note(Xid)).code == 79
 

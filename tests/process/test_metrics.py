@@ -34,6 +34,10 @@ async def test_a_running_agent_is_scraped_and_shows_an_xid_it_was_told_of(node: 
     assert before.one("registrations_total", resource_name=GPU, result="ok") == 1
     assert before.one("handler_runs_total", handler="discover", result="ok") >= 1
     assert before.one("source_up", source="kubelet") == 1
+    assert before.one("source_last_event_timestamp_seconds", source="kubelet") > 1e9
+    assert before.one("nvml_call_duration_seconds_count", call="init") == 1
+    assert before.one("nvml_call_duration_seconds_count", call="scan") >= 1
+    assert before.one("loop_lag_seconds_count", loop="asyncio") >= 1
     node.gpus.xid(0, 79)
     await agent.log.until("devices.advertised", unhealthy=1)
     after = await scrape(port)

@@ -108,6 +108,8 @@ async def test_a_watch_that_fails_is_a_fault_of_the_source_until_it_works_again(
     await trio.sleep(60)
     look, failed = await bench.told()
     assert isinstance(look, DevicesChanged)
+    assert look.what == "event watch restarted"
+    assert look.error
     assert isinstance(failed, SourceFailed)
     bench.hardware.mend()
     await trio.sleep(60)

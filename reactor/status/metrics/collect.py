@@ -21,7 +21,7 @@ from reactor.state import State
 from reactor.status.describe import GONE, HEALTHS
 from reactor.status.metrics import families as f
 from reactor.status.metrics.families import Family, Histogram
-from reactor.status.metrics.tally import CLASSES, VERDICTS, Tally, healths, xid_label
+from reactor.status.metrics.tally import CLASSES, NVML_ERRORS, VERDICTS, Tally, healths, xid_label
 from reactor.status.ready import why_unready
 
 Labels = tuple[str, ...]
@@ -167,6 +167,9 @@ def _served(sight: Sight) -> Found:
         f.ALLOCATIONS: {
             (name, result): tally.allocations[name, result] for name in names for result in ("ok", "refused")
         },
+        f.ALLOCATION_SECONDS: {
+            (name,): tally.waits.get(name, Histogram(f.ALLOCATION_SECONDS.buckets)) for name in names
+        },
         f.REGISTRATIONS: {
             (name, result): tally.registrations[name, result] for name in names for result in ("ok", "error")
         },
@@ -191,7 +194,11 @@ def _inside(sight: Sight) -> Found:
         f.FAILING: {(name,): sight.load[name][1] for name in handlers},
         f.SOURCE_UP: {(name,): _flag(f"source.{name}" not in state.faults) for name in sources},
         f.SOURCE_FAILURES: {(name,): tally.sources[name] for name in sources},
+        f.SOURCE_HEARD: {(name,): tally.heard[name] for name in sources if name in tally.heard},
         f.SCANS: {(result,): tally.scans[result] for result in ("ok", "failed")},
+        f.NVML_SECONDS: {(call,): seconds for call, seconds in tally.nvml.items()},
+        f.NVML_ERRORS: {pair: tally.errors[pair] for pair in NVML_ERRORS},
+        f.LOOP_LAG: {(loop,): seconds for loop, seconds in tally.lag.items()},
         f.WORKERS_LOST: {(cause,): tally.workers[cause] for cause in ("died", "hung")},
     }
 

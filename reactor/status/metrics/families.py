@@ -14,6 +14,7 @@ FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 """Bounds for what ought to take milliseconds."""
 SLOW = (0.001, 0.01, 0.1, 1.0, 5.0, 30.0, 120.0)
 """Bounds for what may wait for a driver."""
+LAG = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0)
 
 XIDS = (13, 31, 43, 45, 48, 74, 79, 95, 119)
 """Codes with a series of their own: programs' usual ones and those that condemn most; the log has every number."""
@@ -138,6 +139,14 @@ ALLOCATIONS = _counter("allocations_total", "Answers to Allocate", "resource_nam
 REGISTRATIONS = _counter(
     "registrations_total", "Attempts to serve and register a resource", "resource_name", "result", bound="2 x resources"
 )
+ALLOCATION_SECONDS = Family(
+    name="allocation_duration_seconds",
+    kind=Kind.HISTOGRAM,
+    text="From the arrival of an Allocate to its answer being on its way: the agent's share of the kubelet's time",
+    labels=("resource_name",),
+    bound="resources",
+    buckets=FAST,
+)
 STREAMS = _gauge("watch_streams", "Streams on which the kubelet listens", "resource_name", bound="resources")
 SENDS = _counter("watch_sends_total", "Lists sent to the kubelet", "resource_name", bound="resources")
 MESSAGE = _gauge(
@@ -187,9 +196,41 @@ FAILING = _gauge(
 )
 SOURCE_UP = _gauge("source_up", "1 if a source senses", "source", bound="sources", stability=BETA)
 SOURCE_FAILURES = _counter("source_failures_total", "Failures of a source", "source", bound="sources", stability=BETA)
+SOURCE_HEARD = _gauge(
+    "source_last_event_timestamp_seconds",
+    "When a source told something last; absent until it does",
+    "source",
+    bound="sources",
+    stability=BETA,
+)
 SCANS = _counter("scans_total", "Looks at driver and GPUs", "result", bound="2", stability=BETA)
 WORKERS_LOST = _counter(
     "nvml_workers_lost_total", "NVML processes that died or hung", "cause", bound="2", stability=BETA
+)
+NVML_SECONDS = Family(
+    name="nvml_call_duration_seconds",
+    kind=Kind.HISTOGRAM,
+    text="How long NVML took: to be initialised, and for a scan of driver and GPUs; without those that failed",
+    labels=("call",),
+    bound="2",
+    stability=BETA,
+    buckets=SLOW,
+)
+NVML_ERRORS = _counter(
+    "nvml_errors_total",
+    "Errors of NVML: of a scan as a whole, of one GPU in a scan, of waits for events (the first of a row)",
+    *("call", "error"),
+    bound="10",
+    stability=BETA,
+)
+LOOP_LAG = Family(
+    name="loop_lag_seconds",
+    kind=Kind.HISTOGRAM,
+    text="How late a loop came to a heartbeat, one in 5 s; asyncio's with the way there and back",
+    labels=("loop",),
+    bound="2",
+    stability=ALPHA,
+    buckets=LAG,
 )
 
 SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
@@ -215,6 +256,7 @@ SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
             ALLOCATED,
             ALLOCATED_UNHEALTHY,
             ALLOCATIONS,
+            ALLOCATION_SECONDS,
             REGISTRATIONS,
             STREAMS,
             SENDS,
@@ -235,8 +277,12 @@ SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
             FAILING,
             SOURCE_UP,
             SOURCE_FAILURES,
+            SOURCE_HEARD,
             SCANS,
+            NVML_SECONDS,
+            NVML_ERRORS,
             WORKERS_LOST,
+            LOOP_LAG,
         ),
     ),
 )

@@ -27,20 +27,33 @@ class Metrics:
     def __init__(self, recorder: Recorder, lost: Callable[[], Mapping[str, int]]) -> None:
         self._recorder = recorder
         self._lost = lost
-        self._tally = Tally()
+        self.tally = Tally()
 
     def record(self, event: Event, before: State, after: State) -> None:
         self._recorder.record(event, before, after)
-        self._tally.record(event, before, after)
+        self.tally.record(event, before, after)
 
     def ran(self, handler: str, seconds: float, *, ok: bool) -> None:
-        self._tally.ran(handler, seconds, ok=ok)
+        self.tally.ran(handler, seconds, ok=ok)
+
+    def late(self, loop: str, seconds: float) -> None:
+        self.tally.late(loop, seconds)
+
+    def hearing(self, source: str, publish: Callable[[Fact], Event]) -> Callable[[Fact], Event]:
+        """``publish`` for one source, heard: when it said something last."""
+
+        def heard(fact: Fact) -> Event:
+            event = publish(fact)
+            self.tally.heard[source] = event.wall
+            return event
+
+        return heard
 
     def posting(self, post: Callable[[Snapshot], None]) -> Callable[[Snapshot], None]:
         """``post``, heard: how long the kubelet waits for news is counted from what is posted."""
 
         def heard(snapshot: Snapshot) -> None:
-            self._tally.reactions.posted(snapshot)
+            self.tally.reactions.posted(snapshot)
             post(snapshot)
 
         return heard
@@ -60,7 +73,7 @@ class Metrics:
         return Sight(
             state=bus.state,
             snapshot=snapshot(),
-            tally=self._tally,
+            tally=self.tally,
             load=bus.load(),
             sources=tuple(bus.sources),
             lost=self._lost(),

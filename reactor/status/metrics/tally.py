@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from reactor import events as e
 from reactor import view
 from reactor.conditions.classes import classify
 from reactor.model.condition import XidClass
+from reactor.model.gpu import DriverState, FailureKind
 from reactor.model.ids import GpuUuid
 from reactor.record.narrate import decision_on
 from reactor.state import State
 from reactor.status.describe import GONE, health
-from reactor.status.metrics.families import OTHER, RUN_SECONDS, XIDS, Histogram
+from reactor.status.loops import LOOPS
+from reactor.status.metrics import families as f
+from reactor.status.metrics.families import OTHER, XIDS, Histogram
 from reactor.status.metrics.reactions import Reactions, Trigger
 
 VERDICTS = ("recorded", "condemned", "counted")
@@ -30,6 +34,8 @@ class Tally:
     facts: Counter[type[e.Fact]] = field(default_factory=Counter)
     reloads: Counter[str] = field(default_factory=Counter)
     allocations: Counter[Pair] = field(default_factory=Counter)
+    waits: dict[str, Histogram] = field(default_factory=dict)
+    """Seconds of Allocate by resource."""
     registrations: Counter[Pair] = field(default_factory=Counter)
     sends: Counter[str] = field(default_factory=Counter)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -41,10 +47,17 @@ class Tally:
     """Unix time at which the health of a GPU changed last."""
     sources: Counter[str] = field(default_factory=Counter)
     """Failures by source."""
+    heard: dict[str, float] = field(default_factory=dict)
+    """Unix time at which a source told something last."""
     scans: Counter[str] = field(default_factory=Counter)
+    nvml: dict[str, Histogram] = field(default_factory=lambda: _histograms(f.NVML_SECONDS, ("init", "scan")))
+    """Seconds of NVML by call."""
+    errors: Counter[Pair] = field(default_factory=Counter)
+    """Of NVML, as in ``NVML_ERRORS``."""
     workers: Counter[str] = field(default_factory=Counter)
     runs: Counter[Pair] = field(default_factory=Counter)
     seconds: dict[str, Histogram] = field(default_factory=dict)
+    lag: dict[str, Histogram] = field(default_factory=lambda: _histograms(f.LOOP_LAG, LOOPS))
     reactions: Reactions = field(default_factory=Reactions)
     _asked: dict[int, float] = field(default_factory=dict)
 
@@ -59,12 +72,12 @@ class Tally:
                 self.decisions[classify(after.policy, fact.xid).value, verdict] += 1
             case e.ConfigRead() | e.ConfigRejected():
                 self._config(fact, before, after)
-            case e.Granted():
-                self.allocations[fact.resource, "ok"] += 1
-            case e.Refused():
-                self.allocations[fact.resource, "refused"] += 1
+            case e.Granted() | e.Refused():
+                self._allocation(fact)
             case e.InventoryTaken() | e.InventoryFailed():
-                self.scans["ok" if isinstance(fact, e.InventoryTaken) else "failed"] += 1
+                self._scan(fact)
+            case e.DevicesChanged() if fact.error:
+                self.errors["wait", FailureKind.ERROR.value] += 1
             case e.WorkerLost():
                 self.workers["hung" if fact.hung else "died"] += 1
             case _:
@@ -76,7 +89,27 @@ class Tally:
     def ran(self, handler: str, seconds: float, *, ok: bool) -> None:
         """A handler ran."""
         self.runs[handler, "ok" if ok else "error"] += 1
-        self.seconds.setdefault(handler, Histogram(RUN_SECONDS.buckets)).observe(seconds)
+        self.seconds.setdefault(handler, Histogram(f.RUN_SECONDS.buckets)).observe(seconds)
+
+    def late(self, loop: str, seconds: float) -> None:
+        """A loop came to a heartbeat."""
+        self.lag[loop].observe(max(0.0, seconds))
+
+    def _allocation(self, fact: e.Granted | e.Refused) -> None:
+        self.allocations[fact.resource, "ok" if isinstance(fact, e.Granted) else "refused"] += 1
+        self.waits.setdefault(fact.resource, Histogram(f.ALLOCATION_SECONDS.buckets)).observe(fact.took)
+
+    def _scan(self, fact: e.InventoryTaken | e.InventoryFailed) -> None:
+        if isinstance(fact, e.InventoryFailed):
+            self.scans["failed"] += 1
+            self.errors["scan", fact.state.value] += 1
+            return
+        self.scans["ok"] += 1
+        for call, seconds in (("init", fact.inventory.opened), ("scan", fact.inventory.took)):
+            if seconds is not None:
+                self.nvml[call].observe(seconds)
+        for failure in fact.inventory.failures:
+            self.errors["gpu", failure.kind.value] += 1
 
     def _config(self, fact: e.ConfigRead | e.ConfigRejected, before: State, after: State) -> None:
         if isinstance(fact, e.ConfigRejected):
@@ -138,4 +171,13 @@ def xid_label(xid: int) -> str:
     return str(xid) if xid in XIDS else OTHER
 
 
+def _histograms(family: f.Family, values: Iterable[str]) -> dict[str, Histogram]:
+    return {value: Histogram(family.buckets) for value in values}
+
+
+NVML_ERRORS: tuple[Pair, ...] = (
+    *(("scan", state.value) for state in DriverState if state not in (DriverState.UNKNOWN, DriverState.READY)),
+    *(("gpu", kind.value) for kind in FailureKind),
+    ("wait", FailureKind.ERROR.value),
+)
 CLASSES = tuple(each.value for each in XidClass)

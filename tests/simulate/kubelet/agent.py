@@ -40,11 +40,11 @@ class Notes:
         self.lists.append((resource, healthy, unhealthy))
         self.moved()
 
-    def granted(self, number, resource, ids):
+    def granted(self, number, resource, ids, took):
         self.granted_ids.append(tuple(ids))
         self.moved()
 
-    def refused(self, resource, ids, message, faulty):
+    def refused(self, resource, ids, message, faulty, took):
         pass
 
 

@@ -15,15 +15,15 @@ import pytest
 from reactor import events as e
 from reactor.model.condition import WHOLE_GPU, Placement
 from reactor.model.config import ConfigProblem
-from reactor.model.gpu import DriverState, Inventory
+from reactor.model.gpu import DriverState, FailureKind, GpuFailure, Inventory
 from reactor.model.hold import HoldKey
 from reactor.model.ids import DeviceId
 from reactor.model.kubelet import SocketIdentity, StreamId
-from reactor.state import Books, Leaving
+from reactor.state import Books, Leaving, State
 from reactor.status.http import Request
 from reactor.status.metrics.collect import EVENT_NAMES
 from reactor.status.metrics.families import FAMILIES, XIDS, Kind
-from reactor.status.metrics.metrics import answer_metrics
+from reactor.status.metrics.metrics import Metrics, answer_metrics
 from reactor.status.metrics.page import PAGE, page
 from tests.status.metrics.world import Scrape, Watched, parse
 from tests.status.node import GPUS, READY, SNAPSHOT, WALL, WHOLE, gpu, hold, holding, listed, snapshot
@@ -147,6 +147,65 @@ def test_what_the_kubelet_asks_and_is_told_is_counted(node: Watched):
     assert scrape.one("events_total", event="granted") == 1
 
 
+def test_an_answer_to_the_kubelet_has_its_time(node: Watched):
+    node.publish(
+        e.Granted(number=1, resource=WHOLE, ids=(DeviceId(A),), took=0.002),
+        e.Refused(resource=WHOLE, ids=(DeviceId("x"),), message="no", took=0.5),
+    )
+    scrape = node.scrape()
+    assert scrape.one("allocation_duration_seconds_count", resource_name=WHOLE) == 2
+    assert scrape.one("allocation_duration_seconds_sum", resource_name=WHOLE) == 0.502
+    assert scrape.one("allocation_duration_seconds_bucket", resource_name=WHOLE, le="0.0025") == 1
+
+
+def test_calls_of_nvml_have_their_time_and_its_errors_their_kind(node: Watched):
+    driver = node.state.driver.driver
+    assert driver is not None
+    lost = GpuFailure(index=1, kind=FailureKind.LOST, error="x", uuid=B)
+    first = Inventory(driver=driver, gpus=GPUS[:1], failures=(lost,), generation=1, took=0.05, opened=2.0)
+    unmeasured = Inventory(driver=driver, gpus=GPUS, generation=1)
+    node.publish(*(e.InventoryTaken(inventory=one) for one in (first, replace(first, opened=None), unmeasured)))
+    node.publish(
+        e.InventoryFailed(state=DriverState.HUNG, error="x"),
+        e.DevicesChanged(what="event watch restarted", error="x"),
+        e.DevicesChanged(what="MIG event"),
+    )
+    scrape = node.scrape()
+    assert scrape.one("nvml_call_duration_seconds_sum", call="init") == 2.0
+    assert scrape.one("nvml_call_duration_seconds_count", call="scan") == 2
+    assert scrape.one("nvml_call_duration_seconds_bucket", call="scan", le="0.1") == 2
+    counted = {
+        (labels["call"], labels["error"]): value
+        for name, labels, value in scrape.samples
+        if name == "gpu_reactor_nvml_errors_total" and value
+    }
+    assert counted == {("gpu", "lost"): 2, ("scan", "hung"): 1, ("wait", "error"): 1}
+
+
+def test_when_a_source_was_heard_last_and_how_late_the_loops_are_is_told(node: Watched):
+    class Deaf:
+        def record(self, event: e.Event, before: State, after: State) -> None: ...
+
+    published: list[e.Fact] = []
+
+    def publish(fact: e.Fact) -> e.Event:
+        published.append(fact)
+        return e.Event(seq=1, cause=None, at=0.0, wall=WALL, fact=fact)
+
+    metrics = Metrics(Deaf(), dict)
+    metrics.hearing("kubelet", publish)(e.KubeletDown(reason="x"))
+    metrics.late("trio", 0.2)
+    metrics.late("asyncio", -0.1)
+    node.tally = metrics.tally
+    scrape = node.scrape()
+    assert published == [e.KubeletDown(reason="x")]
+    assert scrape.labels("source_last_event_timestamp_seconds") == [{"source": "kubelet"}]
+    assert scrape.one("source_last_event_timestamp_seconds", source="kubelet") == WALL
+    assert scrape.one("loop_lag_seconds_bucket", loop="trio", le="0.1") == 0
+    assert scrape.one("loop_lag_seconds_bucket", loop="trio", le="0.5") == 1
+    assert scrape.one("loop_lag_seconds_sum", loop="asyncio") == 0
+
+
 def advertised(revision: int) -> e.Advertised:
     return e.Advertised(
         resource=WHOLE, stream=StreamId(1), revision=revision, nudge=0, healthy=1, unhealthy=1, size=123
@@ -171,7 +230,13 @@ def test_series_are_there_from_the_start_and_none_is_called_created(node: Watche
     scrape = node.scrape()
     names = {name for name, _, _ in scrape.samples}
     assert not [name for name in names if name.endswith("_created")]
-    late = {"gpu_fault_info", "fault_info", "watch_message_bytes", "gpu_health_transition_timestamp_seconds"}
+    late = {
+        "fault_info",
+        "gpu_fault_info",
+        "gpu_health_transition_timestamp_seconds",
+        "source_last_event_timestamp_seconds",
+        "watch_message_bytes",
+    }
     shown = {family.name for family in FAMILIES if scrape.all(family.name) or scrape.all(f"{family.name}_count")}
     assert {family.name for family in FAMILIES} - shown == late
     assert len(scrape.all("events_total")) == len(EVENT_NAMES)
