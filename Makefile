@@ -42,6 +42,10 @@ coverage: $(STAMP)  ## branch coverage of the tests
 bench: $(STAMP)  ## medians and spreads beside a bare grpcio plugin
 	@$(BIN)/python -m tests.bench
 
+.PHONY: image
+image: $(STAMP)  ## the agent's image on a Debian base, as an archive; prints its path (needs root, buildah, mmdebstrap)
+	@$(BIN)/python -m tests.e2e.image
+
 .PHONY: fix
 fix: $(STAMP)  ## format and mend what ruff can mend
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
