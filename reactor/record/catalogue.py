@@ -226,7 +226,10 @@ class GpuLost(Line, frozen=True, kw_only=True, tag="gpu.lost"):
     level: Level = Level.ERROR
     gpu: str
     pci: str = ""
+    fault: str
+    reason: str
     error: str
+    needs_person: bool = False
 
 
 class GpuCondemned(Line, frozen=True, kw_only=True, tag="gpu.condemned"):

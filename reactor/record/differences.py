@@ -1,4 +1,4 @@
-"""What changed between two states, told whoever changed it: config, driver, GPUs, plan, holds, faults. Pure.
+"""What changed between two states, told whoever changed it: config, driver, GPUs, plan, holds. Pure.
 
 A slice that is the same object did not change, so that an event that moved nothing costs a dozen comparisons.
 """
@@ -32,8 +32,6 @@ def differences(event: Event, before: State, after: State) -> Iterator[Line]:
         yield from _plan(before, after)
     if before.holds is not after.holds:
         yield from _holds(event, before, after)
-    if before.faults is not after.faults:
-        yield from _faults(event, before, after)
     if not _settled(before) and _settled(after):
         count = len(after.plan.resources)
         yield catalogue.AgentSettled(count=count, msg=f"{many(count, 'resource')} registered and listed")
@@ -117,15 +115,18 @@ def _conditions(event: Event, before: State, after: State) -> Iterator[Line]:
 
 def _condemned(gpu: GpuUuid, condition: Condition, before: State, after: State) -> Line:
     pci, who = address(gpu, after, before), name(gpu, after, before)
+    person = ", only a person lifts it" if condition.needs_person else ""
     if condition.fault is FaultClass.UNREACHABLE and condition.reason == "lost":
         return catalogue.GpuLost(
             gpu=gpu,
             pci=pci,
+            fault=condition.fault.value,
+            reason=condition.reason,
             error=condition.message,
+            needs_person=condition.needs_person,
             synthetic=condition.synthetic,
-            msg=f"{who} cannot be reached: {condition.message}",
+            msg=f"{who} cannot be reached{person}: {condition.message}",
         )
-    person = ", only a person lifts it" if condition.needs_person else ""
     return catalogue.GpuCondemned(
         gpu=gpu,
         pci=pci,
@@ -157,7 +158,7 @@ def _recovered(
     )
 
 
-# ---------------------------------------------------------------- plan, holds, faults
+# ---------------------------------------------------------------- plan, holds
 
 
 def _plan(before: State, after: State) -> Iterator[Line]:
@@ -216,31 +217,6 @@ def _grouped(holds: Iterable[Hold]) -> dict[tuple[ResourceName, str], list[Hold]
     for hold in holds:
         groups[hold.resource, str(hold.pod or "")].append(hold)
     return groups
-
-
-_OWN_LINES = (
-    "agent.waiting",
-    "checkpoint",
-    "config.rejected",
-    "driver",
-    "handler.",
-    "plan.oversize",
-    "podresources.list",
-    "source.",
-)
-"""Faults whose names begin so are told by lines of their own, of what made them."""
-
-
-def _faults(event: Event, before: State, after: State) -> Iterator[Line]:
-    for key, fault in after.faults.items():
-        if key not in before.faults and not key.startswith(_OWN_LINES):
-            yield catalogue.FaultBegun(name=fault.name, error=fault.message, msg=f"{fault.name}: {fault.message}")
-    for key, fault in before.faults.items():
-        if key not in after.faults and not key.startswith(_OWN_LINES):
-            seconds = round(max(event.wall - fault.since, 0.0), 3)
-            yield catalogue.FaultEnded(
-                name=fault.name, seconds=seconds, msg=f"{fault.name} is over after {seconds:.0f} s"
-            )
 
 
 def _settled(state: State) -> bool:

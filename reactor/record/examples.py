@@ -86,7 +86,9 @@ HARDWARE: tuple[Line, ...] = (
     c.WorkerLost(hung=True, error="no answer for 5 s", index=3, msg="NVML worker hung: no answer for 5 s"),
     c.GpuAdded(gpu=_GPU, pci=_PCI, index=0, product="NVIDIA H100 80GB HBM3", memory=85520809984, msg="GPU 0 is here"),
     c.GpuRemoved(gpu=_GPU, pci=_PCI, msg="GPU 0 is gone"),
-    c.GpuLost(gpu=_GPU, pci=_PCI, error=_LOST, msg=f"GPU 0 cannot be reached: {_LOST}"),
+    c.GpuLost(
+        gpu=_GPU, pci=_PCI, fault="unreachable", reason="lost", error=_LOST, msg=f"GPU 0 cannot be reached: {_LOST}"
+    ),
     c.GpuCondemned(
         gpu=_GPU,
         pci=_PCI,

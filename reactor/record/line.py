@@ -42,6 +42,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     level: Level = Level.INFO
     synthetic: bool = False
     """A person injected what this tells of."""
+    faults: tuple[str, ...] = ()
+    """Faults of the agent that began or ended with this, named as in status and metrics."""
     msg: str
     """One sentence for people; not part of the promise."""
 

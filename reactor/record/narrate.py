@@ -1,7 +1,8 @@
 """(event, before, after) -> the lines that tell of it. Pure.
 
-What a fact says by itself is told here; what it changed (conditions, driver, plan, holds, faults) is told by
-``differences``, whoever changed it. A fact that repeats what is known tells nothing, or at level debug.
+What a fact says by itself is told here; what it changed (conditions, driver, plan, holds) is told by
+``differences``, whoever changed it, and the agent's faults are named by ``standing``. A fact that repeats what is known
+tells nothing, or at level debug.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from reactor.record import catalogue as say
 from reactor.record.differences import differences
 from reactor.record.line import SHOWN, Level, Line
 from reactor.record.look import address, find, listed, many, name
+from reactor.record.standing import name_faults
 from reactor.record.tell import served
 from reactor.state import State
 
@@ -28,10 +30,13 @@ def lines(event: Event, before: State, after: State) -> tuple[Line, ...]:
         case facts.ConfigRead() | facts.ConfigRejected() as fact:
             said = _config(fact, before)
         case facts.HandlerFailed() | facts.HandlerRecovered() | facts.SourceFailed() | facts.SourceRecovered() as fact:
-            said = _supervision(fact, event, before)
+            said = _supervision(fact, event, before, after)
         case fact:
             said = _agent(fact) or _nvml(fact, before, after) or served(fact, before, after)
-    return said if before is after else (*said, *differences(event, before, after))
+    if before is after:
+        return said
+    told = (*said, *differences(event, before, after))
+    return told if before.faults is after.faults else name_faults(told, event, before, after)
 
 
 def _agent(fact: Fact) -> tuple[Line, ...]:
@@ -173,10 +178,12 @@ def _consequence(decision: str, affected: int) -> str:
 Supervised = facts.HandlerFailed | facts.HandlerRecovered | facts.SourceFailed | facts.SourceRecovered
 
 
-def _supervision(fact: Supervised, event: Event, before: State) -> tuple[Line, ...]:
+def _supervision(fact: Supervised, event: Event, before: State, after: State) -> tuple[Line, ...]:
     match fact:
-        case facts.HandlerFailed() | facts.SourceFailed() if fact.attempt & (fact.attempt - 1):
-            return ()  # told at attempts 1, 2, 4, 8, ...
+        case facts.HandlerFailed() | facts.SourceFailed() if (
+            fact.attempt & (fact.attempt - 1) and before.faults.keys() == after.faults.keys()
+        ):
+            return ()  # told when it begins, and at attempts 1, 2, 4, 8, ...
         case facts.HandlerFailed():
             told = f"{fact.handler} failed (attempt {fact.attempt}), again in {fact.retry_in:.1f} s: {fact.error}"
             line: Line = say.HandlerFailed(

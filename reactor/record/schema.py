@@ -39,7 +39,8 @@ _INTRODUCTION = """\
 The agent writes one JSON object a line on its standard output. Every line has `v`, `ts`, `level`, `event`, `seq`,
 `run`, `node` and `msg`. `seq` is the number of the event that the line tells of: lines of one event share it, and
 `cause` names the event that led to it, so that following causes answers "why". Lists show 8 entries, `count` says how
-many there are. `synthetic` marks what a person injected. A line is shorter than 12 KiB.
+many there are. `synthetic` marks what a person injected. `faults` names what of the agent itself stopped working with
+this, or works again, as `status` and the metrics name it. A line is shorter than 12 KiB.
 
 Names, levels and fields stay as they are while `v` is 1; fields may be added, so ignore those that you do not know.
 `msg` is for people and changes freely, as do lines of level debug (not written unless asked for).
