@@ -16,7 +16,11 @@ from reactor.status.ready import why_unready
 
 
 def answer_probes(state: Callable[[], State], loops: Callable[[], Mapping[str, float]]) -> Handler:
-    """/healthz (/livez is the same) and /readyz; a failing one says why in its body."""
+    """/healthz (/livez is the same), /readyz and /readyz/standby; a failing one says why in its body.
+
+    The last is for rolling updates that start the new agent beside the old one: with /readyz each would wait for the
+    other, the new one for the lock, and the old one's end for the new one to be ready.
+    """
 
     def answer(request: Request) -> Reply:
         match request.path:
@@ -24,8 +28,10 @@ def answer_probes(state: Callable[[], State], loops: Callable[[], Mapping[str, f
                 reasons = why_dead(loops())
             case "/readyz":
                 reasons = why_unready(state())
+            case "/readyz/standby":
+                reasons = why_unready(state(), standby=True)
             case _:
-                return say(404, "there are /healthz, /livez and /readyz")
+                return say(404, "there are /healthz, /livez, /readyz and /readyz/standby")
         return say(503, "\n".join(reasons)) if reasons else say(200, "ok")
 
     return answer

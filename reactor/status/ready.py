@@ -11,16 +11,17 @@ from reactor.model.gpu import DriverState
 from reactor.state import DriverStatus, Kubelet, Plugin, State
 
 
-def why_unready(state: State) -> tuple[str, ...]:
-    """What is missing, for people; empty: ready."""
-    return tuple(_missing(state))
+def why_unready(state: State, *, standby: bool = False) -> tuple[str, ...]:
+    """What is missing, for people; empty: ready. ``standby``: an agent that waits for its turn lacks nothing."""
+    return tuple(_missing(state, standby=standby))
 
 
-def _missing(state: State) -> Iterator[str]:
+def _missing(state: State, *, standby: bool) -> Iterator[str]:
     if state.stopping:
         yield "the agent is stopping"
     if (waiting := state.faults.get("agent.waiting")) is not None:
-        yield waiting.message
+        if not standby:
+            yield waiting.message
         return
     config = state.config.config
     if config is None:

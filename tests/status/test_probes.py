@@ -8,7 +8,7 @@ import trio
 
 from reactor.events import Fact, SourceFailed, SourceRecovered
 from reactor.model.errors import Refused
-from reactor.state import State
+from reactor.state import Fault, State
 from reactor.status.address import parse_listen
 from reactor.status.http import Request
 from reactor.status.probes import answer_probes, serve_probes
@@ -21,7 +21,7 @@ def ask(path: str, *, state: State = READY, silent: float = 0.0) -> tuple[int, b
     return reply.status, reply.body
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/readyz/standby"])
 def test_all_is_well(path: str):
     assert ask(path) == (200, b"ok\n")
 
@@ -34,6 +34,15 @@ def test_a_failing_probe_says_why():
 def test_readiness_does_not_touch_liveness():
     assert ask("/healthz", state=State())[0] == 200
     assert ask("/readyz", silent=11)[0] == 200
+
+
+def test_an_agent_that_waits_for_the_one_before_it_is_ready_to_take_over_and_nothing_else():
+    held = Fault(name="agent.waiting", message="another agent holds /plugins", since=0)
+    waiting = replace(State(), faults={"agent.waiting": held})
+    assert ask("/readyz", state=waiting) == (503, held.message.encode() + b"\n")
+    assert ask("/readyz/standby", state=waiting) == (200, b"ok\n")
+    assert ask("/readyz/standby", state=replace(waiting, stopping=True)) == (503, b"the agent is stopping\n")
+    assert ask("/readyz/standby", state=State()) == ask("/readyz", state=State())
 
 
 def test_other_paths_are_not_found():
