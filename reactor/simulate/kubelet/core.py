@@ -169,6 +169,7 @@ class KubeletCore:
         try:
             for container in pod.all_containers():
                 told[container.name] = await self.allocator.run_options(pod, container)
+                pod.told[container.name] = told[container.name]
         except (PluginError, AdmissionError) as error:
             pod.message = f"CreateContainerConfigError: {error}"
             return told
@@ -177,7 +178,8 @@ class KubeletCore:
 
     async def restart_container(self, pod: Pod, container: Container) -> RunOptions:
         """A container ended and starts again in place: no Allocate, the cached answer. PluginError from PreStart."""
-        return await self.allocator.run_options(pod, container)
+        pod.told[container.name] = options = await self.allocator.run_options(pod, container)
+        return options
 
     def forget(self, pod: Pod) -> None:
         """The pod is gone from the API server and from the runtime. Its devices are freed later, when asked for."""

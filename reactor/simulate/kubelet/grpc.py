@@ -76,10 +76,18 @@ class GrpcKubelet:
         if not keep_checkpoint:
             await self.lose_checkpoint()
         if reboot:
-            await self._ask(_reboot)
+            await self.end_containers()
         if down:
             await trio.sleep(down)
         await self.start(api_silent=api_silent)
+
+    async def reconfigure(self, traits: Traits) -> None:
+        """Another version or policy, from the next start on."""
+
+        def change(kubelet: SocketKubelet) -> None:
+            kubelet.traits = traits
+
+        await self._ask(change)
 
     @property
     def panicked(self) -> str | None:
@@ -125,6 +133,26 @@ class GrpcKubelet:
 
     async def delete_pod(self, name: str, namespace: str = "default") -> None:
         await self._ask(lambda kubelet: kubelet.delete_pod(name, namespace))
+
+    async def end_pod(self, name: str, *, phase: Phase = Phase.SUCCEEDED) -> None:
+        """All containers of the pod ended; it stays on the API server."""
+
+        def end(kubelet: SocketKubelet) -> None:
+            pod = kubelet.api.find(name)
+            pod.phase, pod.running = phase, frozenset()
+
+        await self._ask(end)
+
+    async def end_containers(self) -> None:
+        """A reboot, as far as pods go: the runtime has nothing running."""
+        await self._ask(_reboot)
+
+    async def restart_container(self, name: str, container: str) -> None:
+        await self._do(lambda kubelet: kubelet.restart_container(name, container))
+
+    async def pod_health(self, name: str) -> dict[str, dict[str, str]]:
+        """``allocatedResourcesStatus`` of the pod."""
+        return await self._ask(lambda kubelet: kubelet.core.pod_health(kubelet.api.find(name)))
 
     async def pod(self, name: str, namespace: str = "default") -> Pod:
         return await self._ask(lambda kubelet: replace(kubelet.api.find(name, namespace)))

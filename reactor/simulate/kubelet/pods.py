@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reactor.model.hold import PodRef
+from reactor.simulate.kubelet.plugin import RunOptions
 
 
 class Phase(StrEnum):
@@ -40,6 +41,8 @@ class Pod:
     message: str = ""
     running: frozenset[str] = frozenset()
     """Containers that the runtime has running: a restart of the kubelet does not touch them, a reboot does."""
+    told: dict[str, RunOptions] = field(default_factory=dict)
+    """What the runtime was told at the last start of each container."""
 
     @property
     def over(self) -> bool:

@@ -74,15 +74,17 @@ async def serve_mute(sock: socket.socket) -> asyncio.Server:
 
 
 class Registration(RegistrationBase):
-    def __init__(self, register: Callable[[str, str, str], Awaitable[None]]) -> None:
+    def __init__(self, register: Callable[[str, str, str, float | None], Awaitable[None]]) -> None:
+        """``register`` is given the version, the resource, the endpoint, and the seconds that the plugin waits."""
         self._register = register
 
     async def Register(self, stream: Stream[pb.RegisterRequest, pb.Empty]) -> None:  # noqa: N802
         request = await stream.recv_message()
         if request is None:
             raise GRPCError(Status.INTERNAL, "no request")
+        left = None if stream.deadline is None else stream.deadline.time_remaining()
         try:
-            await self._register(request.version, request.resource_name, request.endpoint)
+            await self._register(request.version, request.resource_name, request.endpoint, left)
         except RegisterError as error:
             raise GRPCError(Status.UNKNOWN, str(error)) from error
         await stream.send_message(pb.Empty())

@@ -114,7 +114,7 @@ class SocketKubelet:
     def _write(self, books: Books) -> None:
         directory.write_books(self.directory, books)
 
-    async def _step(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _step(self, work: Callable[[], Awaitable[object]]) -> None:
         """Do a step of the sync loop; it is dropped if this life ends, and a panic ends this life."""
         core = self.core
         async with self._lock:
@@ -145,20 +145,21 @@ class SocketKubelet:
 
     # ------------------------------------------------------------ Register
 
-    async def _register(self, version: str, resource: str, endpoint: str) -> None:
+    async def _register(self, version: str, resource: str, endpoint: str, left: float | None) -> None:
         await asyncio.sleep(self.weather.register_delay)
         if self.weather.refuse_register:
             self.weather.refuse_register -= 1
             raise RegisterError(texts.dial_failed())
         check(version, resource)
         path = directory.joined(self.directory, endpoint)
-        connecting = self._spawn(self._connect(resource, path))
-        if self.traits.version.bounds_dial_back:
+        bounded = self.traits.version.bounds_dial_back
+        connecting = self._spawn(self._connect(resource, path, left if bounded else None))
+        if bounded:
             await connecting
         else:
             await asyncio.shield(connecting)
 
-    async def _connect(self, resource: str, path: str) -> None:
+    async def _connect(self, resource: str, path: str, left: float | None) -> None:
         link = SocketLink(resource, path, self.weather)
         client = Client(resource, path, link, link.end)
         registry = self.core.registry
@@ -169,7 +170,7 @@ class SocketKubelet:
         connected = False
         try:
             await link.dial(self.traits.dial_timeout)
-            options = await link.options()
+            options = await link.options(left)
             connected = True
         except PluginError as error:
             raise RegisterError(texts.options_failed(str(error))) from error
@@ -222,3 +223,9 @@ class SocketKubelet:
         pod = self.api.delete(name, namespace)
         if pod is not None and self.api.answering:
             self.core.forget(pod)
+
+    async def restart_container(self, name: str, container: str) -> None:
+        """A container ended and starts again in place. PluginError where PreStart fails."""
+        pod = self.api.find(name)
+        (found,) = (each for each in pod.all_containers() if each.name == container)
+        await self._step(lambda: self.core.restart_container(pod, found))

@@ -195,8 +195,9 @@ class SocketLink:
 
     # ------------------------------------------------------------ calls
 
-    async def options(self) -> Options:
-        return options_of(await self._call(lambda stub: stub.GetDevicePluginOptions(pb.Empty())))
+    async def options(self, left: float | None = None) -> Options:
+        """``left``: seconds that the plugin's Register still has, where they bound this call too."""
+        return options_of(await self._call(lambda stub: stub.GetDevicePluginOptions(pb.Empty(), timeout=left)))
 
     async def allocate(self, ids: Sequence[str]) -> tuple[ContainerAnswer, ...]:
         request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])

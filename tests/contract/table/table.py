@@ -1,0 +1,10 @@
+"""The whole table."""
+
+from __future__ import annotations
+
+from tests.contract.table import register
+from tests.contract.table.row import Row
+
+MODULES = (register,)
+
+ROWS = tuple(each for module in MODULES for each in vars(module).values() if isinstance(each, Row))

@@ -1,0 +1,30 @@
+"""The simulated kubelet keeps the table, at every version that it is said to differ by.
+
+The same rows run against real kubelets in ``tests/e2e``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from reactor.simulate.kubelet.version import Version
+from tests.contract.peer import short_directory
+from tests.contract.table.row import VERSIONS, Row
+from tests.contract.table.simulated import simulated
+from tests.contract.table.table import ROWS
+
+
+def cases() -> list[tuple[Row, Version]]:
+    """Each row at the versions that run as real ones, and wherever it says that something changed."""
+    return [
+        (row, version)
+        for row in ROWS
+        for version in sorted({*VERSIONS, *(each for each in row.expected.by if each > Version(1, 0))})
+    ]
+
+
+@pytest.mark.parametrize(("row", "version"), [pytest.param(*each, id=f"{each[0].name}-{each[1]}") for each in cases()])
+async def test_the_simulated_kubelet_keeps(row: Row, version: Version) -> None:
+    with short_directory() as root:
+        async with simulated(root, version) as kubelet:
+            assert await row.probe(kubelet) == row.expects(version)
