@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.bench import rows as measure
 from tests.bench import scale
+from tests.bench.floor import GPUS
 from tests.bench.processes import Agent, Floor
 from tests.bench.rows import SHARED, Rows
 from tests.bench.table import render
@@ -27,6 +28,9 @@ PLAIN = {
     "fault": measure.measure_fault,
     "back": measure.measure_back,
     "allocate": measure.measure_allocate,
+    "crowd": measure.measure_crowd,
+    "prefer": measure.measure_prefer,
+    "status": measure.measure_status,
 }
 SHARED_ROWS = {"edit": measure.measure_edit, "blocked": measure.measure_blocked}
 NAMES = (*PLAIN, *SHARED_ROWS, "idle", "scale", "storm")
@@ -61,6 +65,10 @@ def run(folder: Path, rounds: int, wanted: list[str], rows: Rows) -> None:
                 measure.measure_start(agent, floor, rows if "start" in wanted else Rows())
                 for name in (name for name in PLAIN if name in wanted and name != "start"):
                     PLAIN[name](agent, floor, rows)
+        if "prefer" in wanted:
+            with pair(folder / f"{number}p", gpus=2 * GPUS) as (agent, floor):
+                measure.measure_start(agent, floor, Rows())
+                measure.measure_prefer(agent, floor, rows)
         if any(name in wanted for name in SHARED_ROWS):
             with pair(folder / f"{number}s", config=SHARED.format(2), blocking=True) as (agent, floor):
                 measure.measure_start(agent, floor, Rows())
@@ -90,11 +98,13 @@ def run_scale(folder: Path, rounds: int, wanted: list[str], rows: scale.ScaleRow
 
 
 @contextmanager
-def pair(root: Path, *, config: str = "version: v1\n", blocking: bool = False) -> Iterator[tuple[Agent, Floor]]:
+def pair(
+    root: Path, *, config: str = "version: v1\n", gpus: int = GPUS, blocking: bool = False
+) -> Iterator[tuple[Agent, Floor]]:
     root.mkdir()
     with (
-        Agent(root / "agent", config=config, blocking=blocking) as agent,
-        Floor(root / "floor", blocking=blocking) as floor,
+        Agent(root / "agent", config=config, gpus=gpus, blocking=blocking) as agent,
+        Floor(root / "floor", gpus=gpus, blocking=blocking) as floor,
     ):
         yield agent, floor
 

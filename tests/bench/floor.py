@@ -1,8 +1,8 @@
 """The floor: a device plugin that only answers, in grpcio, as short as it can be.
 
-``python -m tests.bench.floor DIRECTORY`` serves 8 made-up GPUs, registers, and does what a line on stdin says:
-``list`` sends a list that differs from the last one, ``again`` serves on a new socket and registers there. It looks at
-no hardware, no config and no kubelet by itself, so it has no way to be late.
+``python -m tests.bench.floor DIRECTORY GPUS`` serves so many made-up GPUs, registers, and does what a line on stdin
+says: ``list`` sends a list that differs from the last one, ``again`` serves on a new socket and registers there. It
+looks at no hardware, no config and no kubelet by itself, so it has no way to be late.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from tests.bench.block import arm
 
 RESOURCE = "nvidia.com/gpu"
-IDS = tuple(f"GPU-00000000-0000-0000-0000-{number:012d}" for number in range(8))
+GPUS = 8
+THREADS = 24
+"""One for each of sixteen clients, and some that wait in streams."""
 
 
 class Plugin:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, gpus: int) -> None:
         self._directory = directory
+        self._ids = tuple(f"GPU-00000000-0000-0000-0000-{number:012d}" for number in range(gpus))
         self._changed = threading.Condition()
         self._revision = 0
         self._life = 0
@@ -40,10 +43,11 @@ class Plugin:
             self._server.stop(0)
         self._life += 1
         name = f"floor-{self._life}.sock"
-        self._server = grpc.server(ThreadPoolExecutor(4))
+        self._server = grpc.server(ThreadPoolExecutor(THREADS))
         methods: dict[str, grpc.RpcMethodHandler] = {
             "GetDevicePluginOptions": _unary(pb.Empty, lambda request, context: pb.DevicePluginOptions()),
             "Allocate": _unary(pb.AllocateRequest, _allocate),
+            "GetPreferredAllocation": _unary(pb.PreferredAllocationRequest, _prefer),
             "ListAndWatch": grpc.unary_stream_rpc_method_handler(
                 self._watch, pb.Empty.FromString, pb.ListAndWatchResponse.SerializeToString
             ),
@@ -65,13 +69,16 @@ class Plugin:
                 while self._revision == sent:
                     self._changed.wait()
                 sent = self._revision
-            marked = IDS[sent % len(IDS)] if sent else ""
+            marked = self._ids[sent % len(self._ids)] if sent else ""
             yield pb.ListAndWatchResponse(
-                devices=[pb.Device(ID=one, health="Unhealthy" if one == marked else "Healthy") for one in IDS]
+                devices=[pb.Device(ID=one, health="Unhealthy" if one == marked else "Healthy") for one in self._ids]
             )
 
 
-def _unary(request: type[pb.Empty | pb.AllocateRequest], answer: Callable[..., object]) -> grpc.RpcMethodHandler:
+Request = type[pb.Empty | pb.AllocateRequest | pb.PreferredAllocationRequest]
+
+
+def _unary(request: Request, answer: Callable[..., object]) -> grpc.RpcMethodHandler:
     return grpc.unary_unary_rpc_method_handler(answer, request.FromString, lambda reply: reply.SerializeToString())
 
 
@@ -82,9 +89,17 @@ def _allocate(request: pb.AllocateRequest, context: grpc.ServicerContext) -> pb.
     return reply
 
 
+def _prefer(request: pb.PreferredAllocationRequest, context: grpc.ServicerContext) -> pb.PreferredAllocationResponse:
+    """The first of them: a plugin that has no opinion."""
+    reply = pb.PreferredAllocationResponse()
+    for one in request.container_requests:
+        reply.container_responses.add(deviceIDs=one.available_deviceIDs[: one.allocation_size])
+    return reply
+
+
 def main() -> None:
     arm()
-    plugin = Plugin(Path(sys.argv[1]))
+    plugin = Plugin(Path(sys.argv[1]), int(sys.argv[2]))
     plugin.again()
     for line in sys.stdin:
         {"list": plugin.list, "again": plugin.again}[line.strip()]()

@@ -32,7 +32,8 @@ class Kubelet:
         self._lists: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
         self._servers: list[grpc.Server] = []
         self._channel: grpc.Channel | None = None
-        self._allocate: Callable[..., bytes] | None = None
+        self._methods: dict[str, Callable[..., object]] = {}
+        self._endpoint = ""
         self.streams = 0
         """How many streams were opened in all."""
         self.newest = b""
@@ -75,10 +76,45 @@ class Kubelet:
 
     def allocate(self, request: bytes) -> float:
         """One Allocate; how long it took, in microseconds."""
-        assert self._allocate is not None
-        begun = time.perf_counter_ns()
-        self._allocate(request, timeout=10)
-        return (time.perf_counter_ns() - begun) / 1000
+        return _timed(self._method("Allocate"), request)
+
+    def prefer(self, request: bytes) -> float:
+        """One GetPreferredAllocation; how long it took, in microseconds."""
+        return _timed(self._method("GetPreferredAllocation"), request)
+
+    def crowd(self, clients: int, requests: Sequence[bytes]) -> tuple[list[float], float]:
+        """Allocate from so many connections at once, each making all of these requests: microseconds of each call, and
+        seconds of it all.
+        """
+        barrier = threading.Barrier(clients + 1)
+        taken: list[float] = []
+
+        def client() -> None:
+            with self._dial() as channel:
+                allocate = channel.unary_unary(_SERVICE + "Allocate")
+                allocate(requests[0], timeout=10)
+                barrier.wait()
+                mine = [_timed(allocate, request) for request in requests]
+                barrier.wait()
+            taken.extend(mine)
+
+        threads = [threading.Thread(target=client) for _ in range(clients)]
+        for thread in threads:
+            thread.start()
+        barrier.wait()
+        begun = time.perf_counter()
+        barrier.wait()
+        seconds = time.perf_counter() - begun
+        for thread in threads:
+            thread.join()
+        return taken, seconds
+
+    def _dial(self) -> grpc.Channel:
+        return grpc.insecure_channel(f"unix:{self.directory / self._endpoint}", options=_OPTIONS)
+
+    def _method(self, name: str) -> Callable[..., object]:
+        assert self._channel is not None
+        return self._methods.setdefault(name, self._channel.unary_unary(_SERVICE + name))
 
     def _server(self, service: str, name: str, answer: Callable[[bytes, grpc.ServicerContext], object]) -> grpc.Server:
         server = grpc.server(ThreadPoolExecutor(4), options=_OPTIONS)
@@ -91,10 +127,10 @@ class Kubelet:
 
     def _register(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         """Dial back within Register, as kubelets up to 1.34 do, then read the list beside it."""
-        endpoint = pb.RegisterRequest.FromString(request).endpoint
-        channel = grpc.insecure_channel(f"unix:{self.directory / endpoint}", options=_OPTIONS)
+        self._endpoint = pb.RegisterRequest.FromString(request).endpoint
+        channel = self._dial()
         channel.unary_unary(_SERVICE + "GetDevicePluginOptions")(b"", timeout=10)
-        self._channel, self._allocate = channel, channel.unary_unary(_SERVICE + "Allocate")
+        self._channel, self._methods = channel, {}
         watch = channel.unary_stream(_SERVICE + "ListAndWatch")(b"")
         threading.Thread(target=self._read, args=(watch,), daemon=True).start()
         return b""
@@ -107,6 +143,12 @@ class Kubelet:
                 self._lists.put((time.monotonic_ns(), data))
 
 
+def _timed(call: Callable[..., object], request: bytes) -> float:
+    begun = time.perf_counter_ns()
+    call(request, timeout=30)
+    return (time.perf_counter_ns() - begun) / 1000
+
+
 def ids(message: bytes) -> dict[str, str]:
     """Id and health of everything in a list."""
     return {device.ID: device.health for device in pb.ListAndWatchResponse.FromString(message).devices}
@@ -115,3 +157,8 @@ def ids(message: bytes) -> dict[str, str]:
 def allocate_request(*names: str) -> bytes:
     one: Sequence[str] = names
     return pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=one)]).SerializeToString()
+
+
+def prefer_request(available: Sequence[str], size: int) -> bytes:
+    one = pb.ContainerPreferredAllocationRequest(available_deviceIDs=available, allocation_size=size)
+    return pb.PreferredAllocationRequest(container_requests=[one]).SerializeToString()

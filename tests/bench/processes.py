@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Self
 
 from reactor.cli.client import ask
 from reactor.simulate.nvml.remote import Control
+from tests.bench.floor import GPUS
 from tests.bench.kubelet import Kubelet
 
 REPOSITORY = Path(__file__).parents[2]
 # Images ship compiled modules, so measured processes may keep them, whatever is set for this one.
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+
+_MAILBOX = "gpu_reactor_handler_mailbox_depth{"
 
 
 class Plugin:
@@ -26,9 +31,10 @@ class Plugin:
 
     command: list[str]
 
-    def __init__(self, root: Path, *, blocking: bool = False) -> None:
+    def __init__(self, root: Path, *, gpus: int = GPUS, blocking: bool = False) -> None:
         """``blocking``: its main thread can be blocked."""
         root.mkdir()
+        self.gpus = gpus
         self.root = root
         self.blocking = blocking
         self.kubelet = Kubelet(root / "kubelet")
@@ -93,8 +99,16 @@ class Plugin:
 
 
 class Agent(Plugin):
-    def __init__(self, root: Path, *, config: str = "version: v1\n", blocking: bool = False) -> None:
-        super().__init__(root, blocking=blocking)
+    def __init__(
+        self,
+        root: Path,
+        *,
+        config: str = "version: v1\n",
+        gpus: int = GPUS,
+        blocking: bool = False,
+        metrics: bool = False,
+    ) -> None:
+        super().__init__(root, gpus=gpus, blocking=blocking)
         self._hardware = root / "nvml"
         self._hardware.mkdir()
         self._config = root / "config"
@@ -102,9 +116,9 @@ class Agent(Plugin):
         self._edits = 0
         self.swap(config)
         (self._config / "config.yaml").symlink_to("..data/config.yaml")
-        socket = self._hardware / "nvml.sock"
+        nvml = str(self._hardware / "nvml.sock")
         host = subprocess.Popen(
-            [sys.executable, "-m", "reactor.simulate.nvml.host", "8xH100", socket, self._hardware],
+            [sys.executable, "-m", "reactor.simulate.nvml.host", f"{gpus}xH100", nvml, self._hardware],
             stdout=subprocess.PIPE,
             env=ENVIRONMENT,
             cwd=REPOSITORY,
@@ -113,15 +127,22 @@ class Agent(Plugin):
         self._undo.callback(host.terminate)
         if _pipe(host.stdout).readline() != b"ready\n":
             raise RuntimeError("the simulated hardware did not start")
-        self.hardware = Control(str(socket))
+        self.hardware = Control(nvml)
         self._undo.callback(self.hardware.close)
         run = [sys.executable, "-m", "tests.bench.block"] if blocking else [f"{sys.prefix}/bin/gpu-reactor"]
         self.command = [
             *(*run, "run", "--allow-inject", "--probe-listen", "", "--node-name", "bench"),
-            *("--config", str(self._config / "config.yaml"), "--simulate-nvml", str(socket)),
+            *("--config", str(self._config / "config.yaml"), "--simulate-nvml", nvml),
             *("--kubelet-root", str(root / "kubelet"), "--state-dir", str(root / "state")),
-            *("--admin-socket", str(root / "agent.sock")),
+            *("--admin-socket", self.admin_socket),
         ]
+        self._port = _free_port() if metrics else 0
+        if metrics:
+            self.command += ["--metrics-listen", f"127.0.0.1:{self._port}"]
+
+    @property
+    def admin_socket(self) -> str:
+        return str(self.root / "agent.sock")
 
     def swap(self, config: str) -> int:
         """Put another config in place as the kubelet does with a ConfigMap; the moment (ns) of the swap."""
@@ -137,15 +158,30 @@ class Agent(Plugin):
     def clear(self, gpu: int) -> None:
         """A person says that the GPU is mended."""
         words = json.dumps(["clear", f"gpu={gpu}", "reason=bench"]).encode()
-        status, answer = ask(str(self.root / "agent.sock"), "POST", "/debug/inject", words)
+        self.ask("POST", "/debug/inject", words)
+
+    def ask(self, method: str, target: str, body: bytes = b"") -> bytes:
+        """An answer of its admin socket."""
+        status, answer = ask(self.admin_socket, method, target, body)
         if status != 200:
             raise RuntimeError(answer.decode())
+        return answer
+
+    def hang_up(self) -> None:
+        """SIGHUP: it reads its config and looks at its GPUs again."""
+        self._running.send_signal(signal.SIGHUP)
+
+    def waiting(self) -> int:
+        """Events that wait for handlers, as its metrics say."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(int(float(line.split()[-1])) for line in lines if line.startswith(_MAILBOX))
 
 
 class Floor(Plugin):
-    def __init__(self, root: Path, *, blocking: bool = False) -> None:
-        super().__init__(root, blocking=blocking)
-        self.command = [sys.executable, "-m", "tests.bench.floor", str(self.kubelet.directory)]
+    def __init__(self, root: Path, *, gpus: int = GPUS, blocking: bool = False) -> None:
+        super().__init__(root, gpus=gpus, blocking=blocking)
+        self.command = [sys.executable, "-m", "tests.bench.floor", str(self.kubelet.directory), str(gpus)]
 
     def tell(self, word: str) -> int:
         """``list`` or ``again``; the moment (ns) it was told."""
@@ -154,6 +190,19 @@ class Floor(Plugin):
         pipe.write(f"{word}\n".encode())
         pipe.flush()
         return begun
+
+
+def process(*command: str) -> float:
+    """How long a command takes from its start to its end, in ms."""
+    begun = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, env=ENVIRONMENT, cwd=REPOSITORY, check=True)
+    return (time.perf_counter() - begun) * 1000
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import cycle, islice
 
-from tests.bench.floor import IDS
-from tests.bench.kubelet import allocate_request, ids
-from tests.bench.processes import Agent, Floor, Plugin, cpu, memory
+from tests.bench.floor import GPUS
+from tests.bench.kubelet import allocate_request, ids, prefer_request
+from tests.bench.processes import Agent, Floor, Plugin, cpu, memory, process
 from tests.bench.table import Row, quantile
 
 AWAY = 5.0
 SETTLE = 1.5
 """Seconds after the first list at which memory is read: all that a start needs is over."""
 IDLE = 60.0
-EDITS, BURSTS, CALLS = 8, 10, 400
+EDITS, BURSTS, CALLS, LOOKS = 8, 10, 400, 10
+CLIENTS = 16
 APART, CALM = 0.003, 0.2
 """Seconds between the faults of a burst, and without a list before a burst: mended GPUs are scanned again."""
 FATAL = 79
@@ -38,6 +40,12 @@ class Rows:
         self.back = Row(name="kubelet back, accepting -> list", unit="ms", below=20)
         self.allocate = Row(name="Allocate, sequential, p50", unit="us", ratio_below=1.2)
         self.allocate99 = Row(name="Allocate, sequential, p99", unit="us")
+        self.crowd = Row(name="Allocate, 16 clients at once, p50", unit="us")
+        self.crowd99 = Row(name="Allocate, 16 clients at once, p99", unit="us")
+        self.rate = Row(name="Allocate, 16 clients at once, calls a second", unit="")
+        self.prefer4 = Row(name="GetPreferredAllocation, 4 of 8, p50", unit="us", ratio_below=1.5)
+        self.prefer8 = Row(name="GetPreferredAllocation, 8 of 16, p50", unit="us", ratio_below=1.5)
+        self.status = Row(name="gpu-reactor status, the whole process", unit="ms", below=60)
         self.blocked = Row(name="Allocate, worst in 1.5 s of a blocked main thread", unit="ms", below=100)
         self.idle = Row(name="CPU in an idle minute", unit="ms", below=100)
 
@@ -49,7 +57,7 @@ def measure_start(agent: Agent, floor: Floor, rows: Rows) -> None:
     for plugin, values in ((agent, rows.start.ours), (floor, rows.start.floor)):
         plugin.start()
         came, message = plugin.kubelet.next_list()
-        while len(ids(message)) < len(IDS):
+        while len(ids(message)) < plugin.gpus:
             came, message = plugin.kubelet.next_list()
         values.append((came - plugin.started_ns) / 1e6)
 
@@ -75,7 +83,7 @@ def measure_edit(agent: Agent, floor: Floor, rows: Rows) -> None:
         came, message = agent.kubelet.next_list()
         taken.append((came - begun) / 1e6)
         healthy = {one for one, health in ids(message).items() if health == "Healthy"}
-        lost += len(known - healthy) + (len(healthy) != replicas * len(IDS))
+        lost += len(known - healthy) + (len(healthy) != replicas * GPUS)
         known = healthy
         told.append(_told(floor))
         agent.kubelet.forget(quiet=0.03 * (replicas % 4))  # not in step with the watch
@@ -89,17 +97,17 @@ def measure_fault(agent: Agent, floor: Floor, rows: Rows) -> None:
     first, rest, told = [], [], []
     for _ in range(BURSTS):
         agent.kubelet.forget(quiet=CALM)
-        for gpu in range(len(IDS)):
+        for gpu in range(GPUS):
             time.sleep(APART)
             begun = agent.hardware.do("xid", gpu, FATAL)
             came, message = agent.kubelet.next_list()
             (rest if gpu else first).append((came - begun) / 1e6)
             if list(ids(message).values()).count("Unhealthy") != gpu + 1:
                 raise RuntimeError("a list came that lacks the fault, or shows another one")
-        for gpu in range(len(IDS)):
+        for gpu in range(GPUS):
             agent.clear(gpu)
             agent.kubelet.next_list()
-        told.extend(_told(floor) for _ in range(len(IDS)))
+        told.extend(_told(floor) for _ in range(GPUS))
     for row, taken, part in ((rows.fault, rest, 0.5), (rows.fault99, rest, 0.99), (rows.first, first, 0.5)):
         row.ours.append(quantile(taken, part))
         row.floor.append(quantile(told, part))
@@ -134,6 +142,33 @@ def measure_allocate(agent: Agent, floor: Floor, rows: Rows) -> None:
         taken = [plugin.kubelet.allocate(next(requests)) for _ in range(CALLS)]
         p50.append(quantile(taken, 0.5))
         p99.append(quantile(taken, 0.99))
+
+
+def measure_crowd(agent: Agent, floor: Floor, rows: Rows) -> None:
+    for plugin, p50, p99, rate in (
+        (agent, rows.crowd.ours, rows.crowd99.ours, rows.rate.ours),
+        (floor, rows.crowd.floor, rows.crowd99.floor, rows.rate.floor),
+    ):
+        taken, seconds = plugin.kubelet.crowd(CLIENTS, list(islice(_requests(plugin), CALLS // 4)))
+        p50.append(quantile(taken, 0.5))
+        p99.append(quantile(taken, 0.99))
+        rate.append(len(taken) / seconds)
+
+
+def measure_prefer(agent: Agent, floor: Floor, rows: Rows) -> None:
+    """Half of the GPUs that there are, all of them free."""
+    row = rows.prefer4 if agent.gpus == GPUS else rows.prefer8
+    for plugin, values in ((agent, row.ours), (floor, row.floor)):
+        available = sorted(ids(plugin.kubelet.newest))
+        request = prefer_request(available, len(available) // 2)
+        values.append(quantile([plugin.kubelet.prefer(request) for _ in range(CALLS)], 0.5))
+
+
+def measure_status(agent: Agent, floor: Floor, rows: Rows) -> None:
+    """The floor is an interpreter that does nothing."""
+    command = (f"{sys.prefix}/bin/gpu-reactor", "status", "--admin-socket", agent.admin_socket)
+    rows.status.ours.append(quantile([process(*command) for _ in range(LOOKS)], 0.5))
+    rows.status.floor.append(quantile([process(sys.executable, "-c", "pass") for _ in range(LOOKS)], 0.5))
 
 
 def _requests(plugin: Plugin) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ import time
 from itertools import cycle
 
 from reactor.cli.client import ask
-from tests.bench.floor import IDS
+from tests.bench.floor import GPUS
 from tests.bench.kubelet import allocate_request, ids
 from tests.bench.processes import Agent, memory
 from tests.bench.rows import FATAL, SHARED
@@ -48,10 +48,10 @@ def measure_scale(agent: Agent, rows: ScaleRows) -> None:
     begun = agent.swap(SHARED.format(REPLICAS))
     came, message = agent.kubelet.next_list()
     rows.list.ours.append((came - begun) / 1e6)
-    while _healthy(message) < REPLICAS * len(IDS):
+    while _healthy(message) < REPLICAS * GPUS:
         message = agent.kubelet.next_list()[1]
     agent.kubelet.forget(quiet=6)  # the whole ids leave
-    taken = [_fault(agent, gpu) for gpu in list(range(len(IDS))) * FAULTS]
+    taken = [_fault(agent, gpu) for gpu in list(range(GPUS)) * FAULTS]
     rows.fault.ours.append(quantile(taken, 0.5))
     rows.fault99.ours.append(quantile(taken, 0.99))
     requests = cycle([allocate_request(one) for one in sorted(ids(agent.kubelet.newest))[::37]])
@@ -85,7 +85,7 @@ def measure_storm(agent: Agent, rows: ScaleRows) -> None:
             agent.swap(SHARED.format(2))  # as it is: the file is touched
     last = agent.hardware.do("xid", 6, FATAL)
     rows.right.ours.append((agent.kubelet.next_list()[0] - last) / 1e6)
-    if _healthy(agent.kubelet.newest) != 2 * (len(IDS) - 1):
+    if _healthy(agent.kubelet.newest) != 2 * (GPUS - 1):
         raise RuntimeError("the last list is not right")
     rows.storm.ours.append(quantile(faults, 0.5))
     rows.storm99.ours.append(quantile(faults, 0.99))
