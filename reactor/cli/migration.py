@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from reactor.conditions.classes import classify, in_force
-from reactor.config import Accepted, Rejected
+from reactor.config import Accepted, Plain, Rejected
 from reactor.model.condition import Policy, XidClass
-from reactor.model.config import Config, SharedResource
+from reactor.model.config import Config, ConfigProblem, SharedResource
 
 _IGNORED_THERE = frozenset({13, 31, 43, 45, 68, 109})
 _HARMLESS = (XidClass.APPLICATION, XidClass.IGNORE)
@@ -22,6 +22,7 @@ _CODES = range(1, 1000)
 _OTHERS = 9999
 """Stands for every code above those."""
 _OWN = ("select", "health", "holds", "cdi")
+_STRATEGIES = "flags.plugin.deviceListStrategy"
 _LABELS = ("flags.gfd", "flags.useNodeFeatureAPI")
 """Keys that the plugin itself does not act on either: they are for the labels of the node."""
 
@@ -49,7 +50,7 @@ def differences(found: Accepted | Rejected) -> tuple[Difference, ...]:
             column=problem.column,
             path=problem.path,
             here=f"refused, {problem.message}",
-            peer=problem.peer or "refuses it as well",
+            peer=_there(problem),
         )
         for problem in refused
     ]
@@ -57,6 +58,11 @@ def differences(found: Accepted | Rejected) -> tuple[Difference, ...]:
         line, column = _place(whole, path)
         points.append(Difference(line=line, column=column, path=path, here=here, peer=peer))
     return tuple(sorted(points, key=lambda point: (point.line, point.column)))
+
+
+def _there(problem: ConfigProblem) -> str:
+    """What the plugin makes of what is refused here. It knows nothing of our own sections."""
+    return "ignores it" if problem.path.split(".")[0] in _OWN else problem.peer or "refuses it as well"
 
 
 def _place(found: Accepted, path: str) -> tuple[int, int]:
@@ -71,18 +77,38 @@ def _acting(found: Accepted) -> Iterator[tuple[str, str, str]]:
         path = f"resources.gpus[{index}]"
         if path in written:
             yield path, f"GPUs that match {entry.pattern!r} are {entry.name}", "drops it, every GPU is nvidia.com/gpu"
+    yield from _strategies(found)
     for index, shared in enumerate(config.time_slicing.resources):
         yield from _sharing(found, f"sharing.timeSlicing.resources[{index}]", shared)
     if config.imex.required and config.imex.channels:
         yield "imex.required", "nothing is handed out while the channel is missing", "ends while the channel is missing"
     for key in _OWN:
-        if key in written:
+        if key in written and not any(lack.path.split(".")[0] == key for lack in config.unserved):
             yield key, "acts", "ignores it"
     for lack in config.unserved:
         there = "ignores it, gpu-feature-discovery acts on it" if lack.path in _LABELS else "acts on it"
         if lack.path == "resources.mig":
             there = "drops it"
+        elif lack.path.split(".")[0] in _OWN:
+            there = "ignores it"
         yield lack.path, f"no effect, {lack.message}", there
+
+
+def _strategies(found: Accepted) -> Iterator[tuple[str, str, str]]:
+    """Ways to write the list that the plugin reads otherwise: several in one text, and none."""
+    written = _written(found.written, _STRATEGIES)
+    names = ", ".join(found.config.flags.device_list_strategy)
+    if isinstance(written, str) and ("," in written or not written):
+        yield _STRATEGIES, f"it means {names}", "refuses it, unless a flag or a variable says another"
+    elif written == []:
+        yield _STRATEGIES, f"it means {names}", "hands out nothing"
+
+
+def _written(value: Plain, path: str) -> Plain:
+    """What the text has at a key, None for nothing."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _sharing(found: Accepted, path: str, shared: SharedResource) -> Iterator[tuple[str, str, str]]:
@@ -122,7 +148,10 @@ def always(config: Config, environment: Policy) -> Iterator[str]:
     if config.holds == "wait":
         yield "a GPU that a pod owns whole is shared only when that pod has ended (holds: wait); there at once"
     yield "an edit of the file acts at once, a broken one changes nothing; there one wants SIGHUP, the other ends it"
-    yield "without a driver the agent waits, not ready while failOnInitError is true; there that ends the plugin"
+    if config.flags.fail_on_init_error:
+        yield "without a driver the agent waits, not ready (failOnInitError: true); there that ends the plugin"
+    else:
+        yield "without a driver the agent waits for it; there the plugin idles until it is restarted"
 
 
 def _harmless(policy: Policy, code: int) -> bool:

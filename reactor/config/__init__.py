@@ -11,7 +11,7 @@ from reactor.config.options import DRIVER_ROOT, OPTIONS, Kind, Option
 from reactor.config.overrides import Given, read_overrides
 from reactor.config.parse import Accepted, Rejected, parse
 from reactor.config.published import json_schema, keys
-from reactor.config.read import doc_of
+from reactor.config.read import Plain, doc_of
 
 __all__ = [
     "DRIVER_ROOT",
@@ -22,6 +22,7 @@ __all__ = [
     "Given",
     "Kind",
     "Option",
+    "Plain",
     "Rejected",
     "doc_of",
     "effective",

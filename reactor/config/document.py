@@ -7,6 +7,7 @@ fault is a problem with its place. JSON is read as the YAML that it is.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -98,6 +99,9 @@ def _decode(data: bytes, problems: Problems) -> str:
     if len(data) > MAX_BYTES:
         problems.add(Mark(0, 0), "", f"the file is larger than the {MAX_BYTES} bytes that are read")
         raise _Unreadable
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        problems.add(Mark(1, 1), "", "the file is UTF-16: save it as UTF-8", peer="reads it")
+        raise _Unreadable
     try:
         text = data.decode()
     except UnicodeDecodeError as exc:
@@ -161,9 +165,10 @@ class _Builder:
         if len(self._stack) == MAX_DEPTH:
             self._fail(node.mark, f"nested more than {MAX_DEPTH} deep")
         if event.tag is not None:
-            self._problems.add(node.mark, self._path(), f"tags such as {event.tag} are not read: leave it out")
+            self._tagged(event.tag, node.mark)
         if self._stack and self._stack[-1].awaits_key:
-            self._fail(node.mark, "a key must be text, not a list or a mapping")
+            hint = "of a template, mount what it renders to"
+            self._fail(node.mark, f"a key must be text, not a list or a mapping ({hint})")
         self._stack.append(_Open(node, event.anchor, self._nodes))
 
     def close(self) -> None:
@@ -211,9 +216,12 @@ class _Builder:
 
     def _resolve(self, event: yaml.ScalarEvent, mark: Mark) -> Value:
         if event.tag is not None and event.tag not in _STR_TAGS:
-            self._problems.add(mark, self._path(), f"tags such as {event.tag} are not read: leave it out")
+            self._tagged(event.tag, mark)
         plain = event.tag is None and event.implicit[0]
         return resolve(event.value) if plain else event.value
+
+    def _tagged(self, tag: str, mark: Mark) -> None:
+        self._problems.add(mark, self._path(), f"tags such as {tag} are not read: leave it out", peer="reads it")
 
     def _count(self, nodes: int, mark: Mark) -> None:
         self._nodes += nodes

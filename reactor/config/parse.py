@@ -13,7 +13,7 @@ from reactor.config.document import MapNode, Node, ScalarNode, load
 from reactor.config.effective import settings
 from reactor.config.options import DRIVER_ROOT
 from reactor.config.overrides import lay_over
-from reactor.config.problems import Mark, Problems
+from reactor.config.problems import Mark, Problems, quote
 from reactor.config.read import Plain, Reader, describe
 from reactor.config.schema import File, FileFlags, GpuSelection, HealthSection, Replicated, Sharing, XidLists
 from reactor.config.unserved import unserved
@@ -35,6 +35,8 @@ from reactor.model.config import (
 )
 from reactor.model.ids import ResourceName
 
+_MANIFEST = frozenset({"apiVersion", "kind", "metadata", "data"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
@@ -48,6 +50,8 @@ class Accepted:
     """What people should know of a text that is all right."""
     places: Mapping[str, Mark] = field(default_factory=dict, compare=False, repr=False)
     """Where the value of each key stands in the text, by its path."""
+    written: Plain = field(default=None, compare=False, repr=False)
+    """The values that the text itself has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +81,9 @@ def parse(data: bytes, *, path: str, overrides: Sequence[Setting] = ()) -> Accep
     config = replace(config, unserved=tuple(unserved(file, config, flagged=flagged)))
     config = replace(config, settings=settings(file, config, written, overrides))
     notes = ("the file is empty: the defaults are in force",) if empty else tuple(_notes(file, config))
-    whole = Accepted(config=config, digest=digest, text=text, path=path, notes=notes, places=reader.marks)
+    whole = Accepted(
+        config=config, digest=digest, text=text, path=path, notes=notes, places=reader.marks, written=written
+    )
     if problems:
         return Rejected(digest=digest, path=path, problems=problems.sorted(), rest=whole)
     return whole
@@ -94,13 +100,9 @@ def _read(root: Node, reader: Reader) -> Plain:
         keys = ", ".join(key.encode_name for key in msgspec.structs.fields(File))
         problems.add(root.mark, "", f"the file must be a mapping of {keys}; got {describe(root)}")
         return {}
-    if _is_manifest(root):
-        problems.add(
-            root.mark,
-            "",
-            "this is a whole Kubernetes manifest, not a config: mount what stands under a key of its data",
-            peer="reads it as an empty config: every GPU whole, nothing shared",
-        )
+    if (wrapping := _wrapping(root)) is not None:
+        peer = "reads it as an empty config: every GPU whole, nothing shared"
+        problems.add(root.mark, "", f"this is {wrapping}", peer=peer)
         return {}
     written = reader.file(root)
     file = msgspec.convert(written, File)
@@ -114,8 +116,20 @@ def _read(root: Node, reader: Reader) -> Plain:
     return written
 
 
-def _is_manifest(root: MapNode) -> bool:
-    return {"apiVersion", "kind"} <= root.entries.keys() or {"data", "metadata"} <= root.entries.keys()
+def _wrapping(root: MapNode) -> str | None:
+    """What is around the config, in words, where more was mounted than the config itself."""
+    keys = root.entries.keys()
+    known = any(field.encode_name in keys for field in msgspec.structs.fields(File))
+    if {"apiVersion", "kind"} <= keys or (keys & _MANIFEST and not known):
+        return "a whole Kubernetes manifest, not a config: mount what stands under a key of its data"
+    if keys and not known and all(_is_text_of_a_file(entry.value) for entry in root.entries.values()):
+        first = quote(next(iter(keys)))
+        return f"a mapping of whole files, not a config: mount what stands under a key of it, such as {first}"
+    return None
+
+
+def _is_text_of_a_file(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and isinstance(node.value, str) and ("\n" in node.value or ": " in node.value)
 
 
 def _check_doubled(sharing: Sharing, path: str, reader: Reader) -> None:

@@ -6,6 +6,7 @@ can still be checked on the rest; it is used for nothing else once there is a pr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import Enum
 from typing import Final, Literal, TypeAlias
@@ -29,6 +30,7 @@ BAD: Final = _Bad.BAD
 Result: TypeAlias = "Plain | Literal[_Bad.BAD]"
 
 _BOOLISH = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _FILE = inspect.type_info(File)
 
 
@@ -127,9 +129,9 @@ class Reader:
 
     def _unknown(self, key: str, mark: Mark, fields: dict[str, inspect.Field], path: str) -> set[str]:
         """Note an unknown key; gives the key that was meant, if it is one of this mapping."""
-        folded = {name.casefold(): name for name in fields}
-        here = folded.get(key.casefold())
-        elsewhere = None if here else _PLACES.get(key.casefold())
+        folded = {_fold(name): name for name in fields}
+        here = folded.get(_fold(key))
+        elsewhere = None if here else _PLACES.get(_fold(key))
         here = here or (None if elsewhere else nearest(key, fields))
         if here is not None:
             meant = f", did you mean {here!r}?"
@@ -138,7 +140,7 @@ class Reader:
         else:
             meant = f"; known here: {', '.join(fields)}"
         # The device plugin reads keys in any case, but for those inside timeSlicing and mps.
-        folds = key.casefold() in folded and not path.startswith("sharing.")
+        folds = here is not None and key.casefold() == here.casefold() and not path.startswith("sharing.")
         peer = f"takes it for {here}" if folds else "ignores it"
         self.problems.add(mark, join(path, key), f"unknown key {quote(key)}{meant}", peer=peer)
         return {here} if here else set()
@@ -299,6 +301,8 @@ def describe(node: Node) -> str:
 
 def _peer(node: Node, kind: inspect.Type, rule: Rule | None) -> str:
     """What the device plugin, which reads YAML 1.1, makes of a value that is refused here."""
+    if isinstance(node, ListNode) and not node.items and rule is not None:
+        return rule.peer([])
     if not isinstance(node, ScalarNode):
         return ""
     meant = _BOOLISH.get(str(node.value).casefold())
@@ -314,9 +318,14 @@ def _hint(node: Node, kind: inspect.Type) -> str:
     word = str(node.value)
     if inspect.BoolType in kinds and word.casefold() in _BOOLISH:
         return f": write {_BOOLISH[word.casefold()]}, without quotes"
-    if inspect.IntType in kinds and isinstance(node.value, str) and word.isdecimal() and not word.startswith("0"):
+    if inspect.IntType in kinds and isinstance(node.value, str) and _NUMBER.fullmatch(word):
         return ": write it without quotes"
     return ""
+
+
+def _fold(key: str) -> str:
+    """A key as it may be meant: in any case, or as the flag or the variable of the same name has it."""
+    return key.casefold().replace("-", "").replace("_", "")
 
 
 def _places(kind: inspect.Type, path: str) -> Iterator[tuple[str, str]]:
@@ -328,7 +337,7 @@ def _places(kind: inspect.Type, path: str) -> Iterator[tuple[str, str]]:
         elif isinstance(inner, inspect.StructType):
             for field in inner.fields:
                 place = join(path, field.encode_name)
-                yield field.encode_name.casefold(), place
+                yield _fold(field.encode_name), place
                 yield from _places(field.type, place)
 
 

@@ -80,7 +80,7 @@ Device: TypeAlias = (
 Devices: TypeAlias = Annotated[
     Literal["all"]
     | Annotated[int, Meta(ge=1), _rule("1 or more", values.check_count)]
-    | Annotated[list[Device], Meta(min_length=1), _rule("a list", values.check_devices)],
+    | Annotated[list[Device], Meta(min_length=1), _rule("a list", values.check_devices, peer=values.peer_devices)],
     _rule("the word all, a number of GPUs, or a list of indices and UUIDs", values.accept),
 ]
 DeviceListStrategies: TypeAlias = Annotated[

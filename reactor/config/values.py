@@ -30,14 +30,18 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
 _MIG_INDEX = re.compile(r"(?:0|[1-9][0-9]{0,3}):(?:0|[1-9][0-9]{0,3})")
 _GPU_UUID = re.compile(rf"GPU-{_HEX_UUID}")
 _MIG_UUID = re.compile(rf"MIG-{_HEX_UUID}|MIG-GPU-{_HEX_UUID}/[0-9]{{1,4}}/[0-9]{{1,4}}")
+_LOOSE_UUID = re.compile(r"(?:GPU|MIG)-(?:[0-9a-fA-F]{32}|\{[-0-9a-fA-F]{36}\}|urn:uuid:[-0-9a-fA-F]{36})")
+"""Spellings that the device plugin takes as well."""
 _PCI = re.compile(
     r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}:[01][0-9a-fA-F])(?:\.([0-7]))?",
 )
-_OLD_NUMBER = re.compile(r"0[0-7]{1,18}|[1-9][0-9_]{0,18}")
+_OLD_NUMBER = re.compile(
+    r"0[xX]_*[0-9a-fA-F][0-9a-fA-F_]{0,15}|0[oO]?_*[0-7][0-7_]{0,18}|0[bB]_*[01][01_]{0,60}|[1-9][0-9]*_[0-9_]{0,18}"
+)
 """A whole number in YAML 1.1 that is text here."""
 _XID_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})")
 MAX_XID = 9999
-_DURATION = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,9})?(?:ns|us|µs|μs|ms|s|m|h))+")
+_DURATION = re.compile(r"\+?(?:(?:[0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(?:ns|us|µs|μs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -78,7 +82,9 @@ def check_path(value: object) -> str | None:
     text = str(value)
     if not text.startswith("/"):
         return f"must be an absolute path, got {quote(text)}"
-    return None
+    if ".." in text.split("/"):
+        return f"must be a path without .., got {quote(text)}"
+    return None if text.isprintable() else f"must be a path of characters that can be seen, got {quote(text)}"
 
 
 def check_path_or_empty(value: object) -> str | None:
@@ -132,7 +138,8 @@ def check_xid_range(value: object) -> str | None:
     text = str(value)
     match = _XID_RANGE.fullmatch(text)
     if match is None:
-        return f"{quote(text)} is no XID such as 79 and no range such as 144-150"
+        hint = ": write it without quotes" if _INDEX.fullmatch(text) else ""
+        return f"{quote(text)} is no XID such as 79 and no range such as 144-150{hint}"
     low, high = int(match[1]), int(match[2])
     if not 1 <= low <= high <= MAX_XID:
         return f"a range of XIDs goes up, from 1 to {MAX_XID} at most, got {quote(text)}"
@@ -264,19 +271,35 @@ def peer_takes_text(value: object) -> str:
 
 
 def peer_replicas(value: object) -> str:
-    return "takes it, and the kubelet drops the list" if isinstance(value, int) and value > 100_000 else ""
+    if isinstance(value, int) and value > 100_000:
+        return "takes it, and the kubelet drops the list"
+    return peer_old_number(value)
+
+
+def peer_old_number(value: object) -> str:
+    """It reads YAML 1.1, where 010, 0x8 and 1_000 are numbers."""
+    if isinstance(value, str) and _OLD_NUMBER.fullmatch(value):
+        return f"takes it for {_old_number(value.replace('_', ''))}, unless it stands in quotes"
+    return ""
 
 
 def peer_device(value: object) -> str:
-    if isinstance(value, str) and _OLD_NUMBER.fullmatch(value):
-        digits = value.replace("_", "")
-        return f"takes it for {int(digits, 8) if digits.startswith('0') else int(digits)}"
-    return ""
+    if isinstance(value, str) and _LOOSE_UUID.fullmatch(value):
+        return "takes it for a UUID, and shares every GPU all the same"
+    return peer_old_number(value)
+
+
+def peer_devices(value: object) -> str:
+    return "takes it, every GPU is shared" if value == [] else ""
+
+
+def _old_number(digits: str) -> int:
+    return int(digits, 8) if re.fullmatch("0[0-7]+", digits) else int(digits, 0)
 
 
 def peer_duration(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"takes it for {value} nanoseconds"
-    if isinstance(value, str) and _DURATION.fullmatch(value.removeprefix("-")):
+    if isinstance(value, str) and (value == "0" or _DURATION.fullmatch(value.removeprefix("-"))):
         return "takes it as it is"
     return ""

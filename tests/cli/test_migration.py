@@ -56,6 +56,10 @@ def test_what_both_read_alike_is_not_told_of(text: str) -> None:
         ("holds: allow", "acts", "ignores it"),
         ("flags: {migStrategy: mixed}", "MIG devices are not served yet", "acts on it"),
         ("flags: {plugin: {deviceListStrategy: cdi-cri}}", "not by cdi-cri", "acts on it"),
+        ("flags: {plugin: {deviceListStrategy: 'envvar,volume-mounts'}}", "means envvar, volume-mounts", "refuses it"),
+        ("flags: {plugin: {deviceListStrategy: ''}}", "it means envvar", "refuses it"),
+        ("flags: {plugin: {deviceListStrategy: []}}", "it means envvar", "hands out nothing"),
+        ("cdi: {disableHooks: [all]}", "no effect", "ignores it"),
         ("flags: {gfd: {oneshot: true}}", "no effect", "gpu-feature-discovery acts on it"),
         ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "not advertised", "acts on it"),
     ],
@@ -89,6 +93,29 @@ def test_a_key_that_acts_on_one_side_only_is_told_of(text: str, here: str, there
         ("flags: {migStrategy: mixd}", "refuses it as well"),
         (slicing("{name: gpu, replicas: 16384000}"), "the kubelet drops the list"),
         (slicing("{name: gpu, replicas: '4'}"), "refuses it as well"),
+        (slicing("{name: gpu, replicas: 010}"), "takes it for 8, unless it stands in quotes"),
+        (slicing("{name: gpu, replicas: 0x10}"), "takes it for 16, unless"),
+        (slicing("{name: gpu, replicas: 1_000}"), "takes it for 1000, unless"),
+        (slicing("{name: gpu, replicas: 0b_1_0}"), "takes it for 2, unless"),
+        (slicing("{name: gpu, replicas: 1}"), "refuses it as well"),
+        (slicing("{name: gpu, replicas: 2.5}"), "refuses it as well"),
+        (slicing("{name: gpu, replicas: 2, devices: []}"), "takes it, every GPU is shared"),
+        (slicing(f"{{name: gpu, replicas: 2, devices: [GPU-{UUID.replace('-', '')}]}}"), "takes it for a UUID, and"),
+        (slicing("{name: gpu, Replicas: 2}"), "ignores it"),
+        ("imex: {channelids: [0]}", "takes it for channelIDs"),
+        ("imex: {channelIDs: [0, 0]}", "refuses it as well"),
+        ("version: 1", "refuses it as well"),
+        ("version: v2", "refuses it as well"),
+        ("config.yaml: |\n  version: v1\n", "reads it as an empty config"),
+        ("flags: {gfd: {sleepInterval: '0'}}", "takes it as it is"),
+        ("flags: {gfd: {sleepInterval: Infinit}}", "refuses it as well"),
+        ("flags: {mpsRoot: 5}", "refuses it as well"),
+        ("flags: {mpsRoot: !!binary /run}", "reads it"),
+        ("flags: {<<: {migStrategy: none}}", "merges the keys"),
+        ("flags:\n\tmigStrategy: none", "refuses it as well"),
+        ("- version: v1", "refuses it as well"),
+        ("sharing: {timeSlicing: null}", "refuses it as well"),
+        ("sharing: {timeSlicing: {}}", "refuses it as well"),
         (slicing("{name: gpu, replicas: 2}, {name: gpu, replicas: 5}"), "applies both"),
         (
             "sharing: {timeSlicing: {resources: [&a {name: a, replicas: 2}]},\n mps: {resources: [*a]}}",
@@ -97,16 +124,34 @@ def test_a_key_that_acts_on_one_side_only_is_told_of(text: str, here: str, there
     ],
 )
 def test_what_is_refused_here_is_told_with_what_the_plugin_makes_of_it(text: str, there: str) -> None:
-    """CFG-01, CFG-02, CFG-03, CFG-05, CFG-06, CFG-10, CFG-13, CFG-14, CFG-21"""
+    """CFG-01, CFG-02, CFG-03, CFG-05, CFG-06, CFG-10, CFG-07, CFG-13, CFG-14, CFG-15, CFG-17, CFG-19, CFG-21"""
     refused = [point for point in told(text) if ": here: refused, " in point]
     assert len(refused) == 1
     assert there in refused[0].split("; the device plugin: ")[1]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "health: {quietTimes: {unknown: 60}}",
+        "health: {xids: {reset: ['79']}}",
+        "holds: never",
+        "select: {include: {}}",
+        "cdi: {disableHooks: [none]}",
+    ],
+)
+def test_a_fault_in_a_section_of_our_own_is_none_to_the_plugin(text: str) -> None:
+    refused = [point for point in told(text) if ": here: refused, " in point]
+    assert [point.split("; the device plugin: ")[1] for point in refused] == ["ignores it"]
+
+
 def test_a_device_that_is_no_index_is_one_to_the_plugin_and_then_dropped() -> None:
     """CFG-22"""
     points = told(slicing("{name: gpu, replicas: 2, devices: [010, 1_000]}"))
-    assert [point.split("; the device plugin: ")[1] for point in points] == ["takes it for 8", "takes it for 1000"]
+    assert [point.split("; the device plugin: ")[1] for point in points] == [
+        "takes it for 8, unless it stands in quotes",
+        "takes it for 1000, unless it stands in quotes",
+    ]
 
 
 def test_what_is_left_of_a_refused_text_is_told_of_too() -> None:
@@ -122,6 +167,23 @@ def lines(text: str = "", environment: Policy | None = None) -> dict[str, str]:
     assert isinstance(found, Accepted)
     told = always(found.config, environment or Policy())
     return {line.split(":")[0]: line.rsplit(": ", 1)[1] for line in told if line.startswith("XIDs")}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "returns on evidence here; there on a restart"),
+        ("", "marks every share of it here; there one of them"),
+        ("", "only when that pod has ended (holds: wait); there at once"),
+        ("", "a broken one changes nothing; there one wants SIGHUP, the other ends it"),
+        ("", "waits, not ready (failOnInitError: true); there that ends the plugin"),
+        ("flags: {failOnInitError: false}", "waits for it; there the plugin idles until it is restarted"),
+    ],
+)
+def test_what_differs_on_any_node_is_said(text: str, said: str) -> None:
+    found = parse(text.encode(), path="c.yaml")
+    assert isinstance(found, Accepted)
+    assert any(said in line for line in always(found.config, Policy()))
 
 
 SPARED = "XIDs that leave a GPU healthy here, and mark it for good there"

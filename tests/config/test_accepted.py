@@ -199,7 +199,7 @@ def test_names_under_mps_are_known_before_and_after_renaming() -> None:
     assert found.config.time_slicing == TimeSlicing()
 
 
-@pytest.mark.parametrize("interval", ["60s", "1m30s", "1.5h", "infinite", "Infinite", "1000ms"])
+@pytest.mark.parametrize("interval", ["60s", "1m30s", "1.5h", "infinite", "INFINITE", "1000ms", ".5m", "2.h", "+90s"])
 def test_a_duration_with_a_unit_is_one(interval: str) -> None:
     """CFG-13, CFG-14"""
     accepted(f"flags: {{gfd: {{sleepInterval: {interval}}}}}")

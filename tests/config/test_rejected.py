@@ -43,11 +43,71 @@ def test_a_slip_of_case_is_an_error_everywhere() -> None:
     [
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  config.yaml: |\n    version: v1\n",
         "metadata: {name: x}\ndata: {}\n",
+        "kind: ConfigMap\ndata: {config.yaml: 'version: v1'}\n",
+        "apiVersion: v1\nkind: List\nitems: []\nversion: v1\n",
+        "data:\n  config.yaml: |\n    version: v1\n",
     ],
 )
 def test_a_whole_manifest_is_called_by_its_name(text: str) -> None:
     """CFG-03"""
     assert "whole Kubernetes manifest" in one_problem(text)
+
+
+@pytest.mark.parametrize("text", ["config.yaml: |\n  version: v1\n", "{default: 'version: v1', small: 'version: v1'}"])
+def test_the_files_of_a_config_map_are_no_config(text: str) -> None:
+    """CFG-03: its data alone, as a template or a dump of it has them."""
+    assert "a mapping of whole files, not a config" in one_problem(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("mig-strategy: single", "here, it belongs at flags.migStrategy"),
+        ("flags: {MIG_STRATEGY: single}", "did you mean 'migStrategy'?"),
+        ("flags: {device-list-strategy: envvar}", "here, it belongs at flags.plugin.deviceListStrategy"),
+        ("sharing: {time-slicing: {}}", "did you mean 'timeSlicing'?"),
+    ],
+)
+def test_a_key_spelt_as_its_flag_or_its_variable_is_told_its_name(text: str, meant: str) -> None:
+    """CFG-01, CFG-02"""
+    assert one_problem(text).endswith(meant)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        (slicing("{name: gpu, replicas: '4'}"), True),
+        ("select: {exclude: {indices: ['0']}}", True),
+        ("imex: {channelIDs: ['0']}", True),
+        ("health: {xids: {reset: ['79']}}", True),
+        (slicing("{name: gpu, replicas: 99999999999999999999}"), False),
+        (slicing("{name: gpu, replicas: \uff14}"), False),
+        (slicing("{name: gpu, replicas: 010}"), False),
+    ],
+)
+def test_only_a_number_in_quotes_is_told_to_lose_them(text: str, quoted: bool) -> None:
+    """CFG-07"""
+    assert one_problem(text).endswith("write it without quotes") is quoted
+
+
+@pytest.mark.parametrize("path", ["etc", "../../etc", "/opt/../etc", "/..", '"/usr/bin/x\\n"', '"/a\\tb"'])
+@pytest.mark.parametrize("key", ["nvidiaDriverRoot", "nvidiaDevRoot", "mpsRoot"])
+def test_a_path_is_absolute_and_goes_down_only(key: str, path: str) -> None:
+    """SEC-04"""
+    assert f"flags.{key}: must be " in one_problem(f"flags: {{{key}: {path}}}")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_is_called_by_its_name(encoding: str) -> None:
+    """CFG-19: an editor of another system saved it."""
+    assert one_problem("\ufeffversion: v1".encode(encoding)) == "c.yaml:1:1: the file is UTF-16: save it as UTF-8"
+
+
+def test_a_template_that_was_not_rendered_is_taken_for_one() -> None:
+    """CFG-19"""
+    problem = one_problem("version: {{ .Values.version }}\n")
+    assert problem.startswith("c.yaml:1:11: version: a key must be text")
+    assert "of a template, mount what it renders to" in problem
 
 
 def test_time_slicing_and_mps_exclude_each_other() -> None:
