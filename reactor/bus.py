@@ -11,12 +11,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import trio
+from msgspec import Struct, field
 
 from reactor.events import Event, Fact, HandlerFailed, HandlerRecovered, SourceFailed, SourceRecovered
+from reactor.model.value import replace
 from reactor.reducer import reduce
 from reactor.state import State
 
@@ -26,8 +27,7 @@ ROUNDS = 100
 """How often ``drain`` lets handlers answer each other before it calls that a loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mail:
+class Mail(Struct, frozen=True):
     """What a run is for: the newest event of each key, and how many were folded into them."""
 
     events: tuple[Event, ...]
@@ -74,8 +74,7 @@ class Meter(Protocol):
     def ran(self, handler: str, seconds: float, *, ok: bool) -> None: ...
 
 
-@dataclass(slots=True)
-class _Lane:
+class _Lane(Struct, eq=False):
     handler: Handler
     name: str
     mail: dict[object, Event] = field(default_factory=dict)

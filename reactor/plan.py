@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reactor.model.config import (
     SERVED_STRATEGIES,
@@ -35,16 +36,14 @@ LIST_LIMIT = 4 * 1024 * 1024
 _DISPLAYS = ("DGX Display", "NVIDIA DGX Display")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedGroup:
+class PlannedGroup(Struct, frozen=True, kw_only=True):
     """The ids of one GPU within a resource: the GPU as a whole (replicas 0) or shares 0..replicas-1."""
 
     gpu: GpuUuid
     replicas: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedResource:
+class PlannedResource(Struct, frozen=True, kw_only=True):
     name: ResourceName
     groups: tuple[PlannedGroup, ...]
     """By GPU index."""
@@ -52,8 +51,7 @@ class PlannedResource:
     """Refuse requests for more than one share (failRequestsGreaterThanOne)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Oversize:
+class Oversize(Struct, frozen=True, kw_only=True):
     """A resource whose list would not fit into one message to the kubelet."""
 
     resource: ResourceName
@@ -68,8 +66,7 @@ class Oversize:
     """The GPUs that are left out with it, by index."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     resources: tuple[PlannedResource, ...] = ()
     """By name."""
     unlisted: Mapping[GpuUuid, str] = field(default_factory=dict)

@@ -7,7 +7,8 @@ handlers compare to see whether they have work.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reactor.events import ConfigOrigin
 from reactor.model.condition import Condition, Policy
@@ -19,14 +20,13 @@ from reactor.model.kubelet import SocketIdentity, StreamId
 from reactor.plan import EMPTY, Plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigState:
+class ConfigState(Struct, frozen=True, kw_only=True):
     config: Config | None = None
     """In force; None: nothing was ever accepted, nothing is served."""
     digest: str = ""
     origin: ConfigOrigin | None = None
     path: str = ""
-    text: str = field(default="", repr=False)
+    text: str = field(default="")
     notes: tuple[str, ...] = ()
     """What people should know of a text that is all right."""
     accepted_wall: float | None = None
@@ -38,8 +38,7 @@ class ConfigState:
     """Of the newest text, if that was rejected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverStatus:
+class DriverStatus(Struct, frozen=True, kw_only=True):
     state: DriverState = DriverState.UNKNOWN
     error: str = ""
     driver: Driver | None = None
@@ -48,8 +47,7 @@ class DriverStatus:
     """Unix time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaving:
+class Leaving(Struct, frozen=True, kw_only=True):
     """An id that was listed and is no longer wanted: listed Unhealthy until it can go."""
 
     gpu: GpuUuid | None
@@ -61,8 +59,7 @@ class Leaving:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
+class Plugin(Struct, frozen=True, kw_only=True):
     """One resource's server, as facts have told of it."""
 
     socket: str
@@ -80,8 +77,7 @@ class Plugin:
     sent_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kubelet:
+class Kubelet(Struct, frozen=True, kw_only=True):
     identity: SocketIdentity | None = None
     """None: it does not answer, or nobody asked yet."""
     last: SocketIdentity | None = None
@@ -97,8 +93,7 @@ class Kubelet:
     plugins: Mapping[ResourceName, Plugin] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Books:
+class Books(Struct, frozen=True, kw_only=True):
     """How far the kubelet's books were read."""
 
     checkpoint_known: bool = False
@@ -114,16 +109,14 @@ class Books:
     """Pods of the newest List, with devices or without."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nudge:
+class Nudge(Struct, frozen=True):
     """How often an unchanged list of a resource was asked to be sent again, and when last (monotonic)."""
 
     count: int
     at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """Something of the agent itself that does not work now."""
 
     name: str
@@ -134,8 +127,7 @@ class Fault:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(Struct, frozen=True, kw_only=True):
     revision: int = 0
     """seq of the last event that changed anything."""
     version: str = ""

@@ -8,7 +8,8 @@ was not refused for its own fault, and is wanted. Ids are unique over resources:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from reactor.allocate import missing_node
 from reactor.model.config import AllocationPolicy, Config, DeviceIdStrategy, DeviceListStrategy, HoldsPolicy
@@ -16,6 +17,7 @@ from reactor.model.gpu import DriverState, Gpu
 from reactor.model.hold import Hold, HoldKey
 from reactor.model.ids import DeviceId, GpuUuid, Identity, ResourceName, device_id, parse_device_id
 from reactor.model.snapshot import AnswerPolicy, ById, Group, Listed, Offer, Snapshot
+from reactor.model.value import replace
 from reactor.plan import PlannedGroup, PlannedResource
 from reactor.state import Leaving, State
 
@@ -155,8 +157,7 @@ def _closing(state: State) -> frozenset[ResourceName]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Lister:
+class _Lister(Struct, frozen=True):
     """The parts of one state, looked up by GPU and by resource."""
 
     state: State
@@ -287,8 +288,7 @@ _Left = tuple[DeviceId, str, tuple[int, ...]]
 """A tombstone: its id, why it is there, its NUMA nodes if they are known from when it was listed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Recipe:
+class _Recipe(Struct, frozen=True, kw_only=True):
     """What a planned group is made of: the same recipe gives the same ids."""
 
     resource: ResourceName

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import timeit
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from reactor.allocate import answer, missing_node, prefer
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, device_id
 from reactor.model.kubelet import Answer, Refusal
 from reactor.model.snapshot import AnswerPolicy, Listed, Offer, Snapshot
+from reactor.model.value import replace
 
 GPU = ResourceName("nvidia.com/gpu")
 NODES = frozenset({"/dev/nvidiactl", "/dev/nvidia-uvm", *(f"/dev/nvidia{minor}" for minor in range(32))})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from reactor.allocate import answer, channel_node, missing_node, prefer
 from reactor.model.kubelet import Answer
 from reactor.model.snapshot import AnswerPolicy
+from reactor.model.value import replace
 from tests.test_allocate import GPU, NODES, SPECS, ids, listed, refused, shared, snapshot, uuid, whole
 
 ROOT = "/var/run/nvidia-container-devices"

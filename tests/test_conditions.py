@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -28,6 +27,7 @@ from reactor.conditions.classes import TABLE, classify, policy_from_environment
 from reactor.model.condition import WHOLE_GPU, Condition, FaultClass, Placement, Policy, XidClass
 from reactor.model.gpu import FailureKind, Gpu, MigMode, RecoveryAction
 from reactor.model.ids import GpuUuid, PciAddress
+from reactor.model.value import replace
 
 POLICY = Policy()
 BOOT, NEXT_BOOT = "boot-1", "boot-2"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import timeit
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +26,7 @@ from reactor.model.config import (
 )
 from reactor.model.gpu import Gpu, MigMode
 from reactor.model.ids import GpuUuid, PciAddress, ResourceName, device_id
+from reactor.model.value import replace
 from reactor.plan import EMPTY, LIST_LIMIT, Plan, make_plan, matches, tombstone_size
 
 GPU = ResourceName("nvidia.com/gpu")

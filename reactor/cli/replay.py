@@ -94,8 +94,7 @@ class Replay:
 
     def _decide(self, before: State, record: Recorded) -> State:
         """As the bus does."""
-        from dataclasses import replace
-
+        from reactor.model.value import replace
         from reactor.record.journal import verdicts
         from reactor.record.narrate import lines
         from reactor.reducer import reduce

@@ -11,8 +11,9 @@ import math
 import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from reactor.cli.options import read_options
 from reactor.conditions.classes import policy_from_environment
@@ -29,8 +30,7 @@ _SOCKET_PATH_BYTES = 107
 _DEFAULT = Settings()
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(Struct, frozen=True):
     text: str
     where: str
     variable: bool = False

@@ -21,12 +21,12 @@ Which XID is of which class is for ``classes`` to say.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from reactor.conditions.classes import FAULTS, classify
 from reactor.model.condition import FOREVER, WHOLE_GPU, Condition, FaultClass, Placement, Policy
 from reactor.model.gpu import FailureKind, Gpu, RecoveryAction
 from reactor.model.ids import GpuUuid, PciAddress
+from reactor.model.value import replace
 
 Conditions = tuple[Condition, ...]
 

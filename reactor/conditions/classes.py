@@ -6,12 +6,12 @@ The environment goes before the config, a number before a class.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from reactor.model.condition import FaultClass, Policy, XidClass
 from reactor.model.config import Health
+from reactor.model.value import replace
 
 # ---------------------------------------------------------------- the table
 

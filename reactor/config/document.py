@@ -10,10 +10,10 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import yaml
+from msgspec import Struct, field
 
 from reactor.config.problems import Mark, Problems, join
 
@@ -33,27 +33,23 @@ _STR_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarNode:
+class ScalarNode(Struct, frozen=True):
     mark: Mark
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class ListNode:
+class ListNode(Struct, frozen=True):
     mark: Mark
     items: list[Node] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     mark: Mark
     """Of the key."""
     value: Node
 
 
-@dataclass(frozen=True, slots=True)
-class MapNode:
+class MapNode(Struct, frozen=True):
     mark: Mark
     entries: dict[str, Entry] = field(default_factory=dict)
 
@@ -121,8 +117,7 @@ def _mark_after(text: str) -> Mark:
     return Mark(len(lines), len(lines[-1]) + 1)
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct, eq=False):
     """A list or mapping whose end has not come yet."""
 
     node: ListNode | MapNode

@@ -6,8 +6,9 @@ the file (where the kubelet is, where the file is) are ``cli.settings``' own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from msgspec import Struct
 
 
 class Kind(Enum):
@@ -22,8 +23,7 @@ class Kind(Enum):
     """A list of whole numbers, also 0x1f, 0o17 and 0b11."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...]
     """All are the same option; only one of them may be given."""
     variables: tuple[str, ...]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reactor.config.document import ListNode, Node, ScalarNode
 from reactor.config.options import Kind, Option
@@ -21,8 +22,7 @@ _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,15}|0[oO]?[0-7]{1,18}|0[bB][01
 _PLACE = Mark(0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(Struct, frozen=True, kw_only=True):
     """What was said of one option: each text of a flag that was repeated, or the text of a variable."""
 
     option: Option

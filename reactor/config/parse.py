@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct
 
 from reactor.config import values
 from reactor.config.document import MapNode, Node, ScalarNode, load
@@ -34,6 +35,7 @@ from reactor.model.config import (
     TimeSlicing,
 )
 from reactor.model.ids import ResourceName
+from reactor.model.value import replace
 
 _MANIFEST = frozenset({"apiVersion", "kind", "metadata", "data"})
 
@@ -54,8 +56,7 @@ class Accepted:
     """The values that the text itself has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class Rejected(Struct, frozen=True, kw_only=True):
     digest: str
     path: str
     problems: tuple[ConfigProblem, ...]

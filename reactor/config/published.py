@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 from reactor.config.read import doc_of_type, expected, unwrapped
 from reactor.config.schema import File
@@ -23,8 +22,7 @@ def json_schema() -> str:
     return json.dumps(schema, indent=2) + "\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Struct, frozen=True, kw_only=True):
     """One key of the file, for a page that lists them."""
 
     path: str

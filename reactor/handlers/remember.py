@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 import trio
+from msgspec import Struct, field
 
 from reactor.bus import Mail
 from reactor.events import Event, Fact, Remembered, StateRestored
@@ -21,14 +21,14 @@ from reactor.model.errors import Transient
 from reactor.model.hold import Hold, HoldKey
 from reactor.model.ids import GpuUuid, PciAddress
 from reactor.model.kubelet import SocketIdentity
+from reactor.model.value import replace
 from reactor.state import State
 
 FILE = "state.json"
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Struct, frozen=True, kw_only=True):
     """The file's content. A field that is missing has its default: older files stay readable."""
 
     v: int = VERSION

@@ -6,8 +6,9 @@ each group is encoded once and kept, and a change of one GPU in many thousand id
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.kubelet.groups import Group, PerGroup
@@ -17,8 +18,7 @@ HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedList:
+class EncodedList(Struct, frozen=True):
     """A ListAndWatchResponse that is encoded already, in the shape that gRPC takes messages in."""
 
     data: bytes

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+
+class Placement(Struct, frozen=True):
     """Where on a GPU a fault sits. NVML's 0xFFFFFFFF ("not there") is None."""
 
     gi: int | None = None
@@ -51,8 +51,7 @@ class FaultClass(StrEnum):
     """As UNKNOWN, with its own, shorter quiet time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class Condition(Struct, frozen=True, kw_only=True):
     fault: FaultClass
     reason: str
     """One word of a closed set for machines: xid, ecc, lost, hung, error, reset_required."""
@@ -86,8 +85,7 @@ class Condition:
         return self.fault in (FaultClass.RESET, FaultClass.RESTART, FaultClass.HARDWARE) or self.needs_person
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """What the operator changes of the rules. The environment goes before the config, a number before a class."""
 
     by_number: Mapping[int, XidClass] = field(default_factory=dict)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from reactor.model.condition import XidClass
 from reactor.model.ids import GpuUuid, PciAddress, ResourceName
 
@@ -26,8 +28,7 @@ class Source(StrEnum):
     FLAG = "flag"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """The value of one key of the config, and who says so."""
 
     path: str
@@ -78,8 +79,7 @@ class HoldsPolicy(StrEnum):
     """As the peer does: the new ids are handed out at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(Struct, frozen=True, kw_only=True):
     """Section ``flags`` with ``flags.plugin`` folded in, defaults as upstream's."""
 
     mig_strategy: MigStrategy = MigStrategy.NONE
@@ -101,20 +101,17 @@ class Flags:
         return self.nvidia_dev_root or self.nvidia_driver_root
 
 
-@dataclass(frozen=True, slots=True)
-class AllDevices:
+class AllDevices(Struct, frozen=True):
     """``devices: all``"""
 
 
-@dataclass(frozen=True, slots=True)
-class FirstDevices:
+class FirstDevices(Struct, frozen=True):
     """``devices: N``: the N lowest indices."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListedDevices:
+class ListedDevices(Struct, frozen=True):
     """``devices: [..]``: each an index, a UUID, or a MIG index such as 0:1 (kept as text)."""
 
     indices: frozenset[int] = frozenset()
@@ -125,8 +122,7 @@ class ListedDevices:
 DeviceSelector = AllDevices | FirstDevices | ListedDevices
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedResource:
+class SharedResource(Struct, frozen=True, kw_only=True):
     """One entry of ``sharing.timeSlicing.resources``."""
 
     name: ResourceName
@@ -137,22 +133,19 @@ class SharedResource:
     replicas: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeSlicing:
+class TimeSlicing(Struct, frozen=True, kw_only=True):
     fail_requests_greater_than_one: bool = False
     resources: tuple[SharedResource, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourcePattern:
+class ResourcePattern(Struct, frozen=True, kw_only=True):
     """One entry of ``resources.gpus``: products that match ``pattern`` (``*``: any run) get ``name``."""
 
     pattern: str
     name: ResourceName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imex:
+class Imex(Struct, frozen=True, kw_only=True):
     """Section ``imex``: channels that every container is given."""
 
     channels: tuple[int, ...] = ()
@@ -160,8 +153,7 @@ class Imex:
     """Nothing is handed out while a channel's node is missing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class Health(Struct, frozen=True, kw_only=True):
     """Section ``health``: what differs from the table of XIDs and from the times of ``condition.Policy``."""
 
     xids: tuple[tuple[int, XidClass], ...] = ()
@@ -176,8 +168,7 @@ class Health:
     relapse_window: float = 24 * 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """GPUs that any of these names."""
 
     indices: frozenset[int] = frozenset()
@@ -187,8 +178,7 @@ class Selection:
     """Patterns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Select:
+class Select(Struct, frozen=True, kw_only=True):
     """Section ``select``: which GPUs are listed at all."""
 
     include: Selection | None = None
@@ -197,8 +187,7 @@ class Select:
     """Goes before ``include``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unserved:
+class Unserved(Struct, frozen=True, kw_only=True):
     """A key that is valid upstream and that this version reads without acting on it."""
 
     path: str
@@ -212,22 +201,21 @@ DEFAULT_RESOURCE = ResourceName("nvidia.com/gpu")
 class Config:
     """One accepted config, whole."""
 
-    flags: Flags = Flags()
+    flags: Flags = field(default_factory=Flags)
     gpus: tuple[ResourcePattern, ...] = (ResourcePattern(pattern="*", name=DEFAULT_RESOURCE),)
-    time_slicing: TimeSlicing = TimeSlicing()
+    time_slicing: TimeSlicing = field(default_factory=TimeSlicing)
     mps: frozenset[ResourceName] = frozenset()
     """Resources that ``sharing.mps`` names: not served yet, so not advertised (never as whole GPUs)."""
-    imex: Imex = Imex()
-    select: Select = Select()
-    health: Health = Health()
+    imex: Imex = field(default_factory=Imex)
+    select: Select = field(default_factory=Select)
+    health: Health = field(default_factory=Health)
     holds: HoldsPolicy = HoldsPolicy.WAIT
     unserved: tuple[Unserved, ...] = field(default=())
     settings: tuple[Setting, ...] = field(default=(), compare=False, repr=False)
     """Every key of the file with its value and its source, for people: what is acted on are the fields above."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigProblem:
+class ConfigProblem(Struct, frozen=True, kw_only=True):
     """One fault of a config text. Lines and columns count from 1; 0: the file as a whole."""
 
     line: int

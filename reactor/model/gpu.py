@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from msgspec import Struct
+
 from reactor.model.ids import GpuUuid, PciAddress
 
 
@@ -56,15 +58,13 @@ class DriverState(StrEnum):
         return self in (DriverState.ABSENT, DriverState.MISMATCH)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class Driver(Struct, frozen=True, kw_only=True):
     version: str
     cuda: tuple[int, int] | None
     """CUDA version that the driver supports, (major, minor)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(Struct, frozen=True, kw_only=True):
     """One physical GPU that answered. What NVML does not support on this part is None."""
 
     uuid: GpuUuid
@@ -88,8 +88,7 @@ class Gpu:
     """Whether XIDs of this GPU reach the event watch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuFailure:
+class GpuFailure(Struct, frozen=True, kw_only=True):
     """One GPU that NVML counts and that did not answer. As much of its identity as could be read."""
 
     index: int

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
+from msgspec import Struct
 
 from reactor.model.ids import DeviceId, GpuUuid, Identity, ResourceName
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PodRef:
+class PodRef(Struct, frozen=True, order=True):
     namespace: str
     name: str
 
@@ -25,8 +23,7 @@ class HoldKey(msgspec.Struct, frozen=True, gc=False):
     id: DeviceId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Hold(Struct, frozen=True, kw_only=True):
     """One id that a pod has, or that an Allocate just handed out.
 
     Times named ``*_at`` are on the agent's monotonic clock, ``since`` is Unix time (it is kept on disk).
@@ -67,8 +64,7 @@ class Hold:
         return HoldKey(self.resource, self.id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodDevices:
+class PodDevices(Struct, frozen=True, kw_only=True):
     """What podresources List says of one pod."""
 
     pod: PodRef
@@ -76,8 +72,7 @@ class PodDevices:
     """(resource, id, NUMA nodes), merged over containers; empty for a pod without devices."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointEntry:
+class CheckpointEntry(Struct, frozen=True, kw_only=True):
     """One id in the kubelet's checkpoint. Entries of plain init containers stand there as long as the pod."""
 
     pod_uid: str

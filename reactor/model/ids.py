@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
+
+from msgspec import Struct
 
 GpuUuid = NewType("GpuUuid", str)
 ResourceName = NewType("ResourceName", str)
@@ -22,8 +23,7 @@ class Identity(StrEnum):
     """An id that is not of our spelling, left in the kubelet's books by another plugin."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRef:
+class DeviceRef(Struct, frozen=True):
     """What a device id means: a GPU, and which share of it (None: the GPU as a whole)."""
 
     gpu: GpuUuid

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NewType
+
+from msgspec import Struct
 
 StreamId = NewType("StreamId", int)
 
 
-@dataclass(frozen=True, slots=True)
-class SocketIdentity:
+class SocketIdentity(Struct, frozen=True):
     """One life of kubelet.sock. The inode alone is reused at once, so the change time belongs to it."""
 
     inode: int
     ctime_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """One container's answer to Allocate."""
 
     envs: tuple[tuple[str, str], ...] = ()
@@ -27,8 +26,7 @@ class Answer:
     """(container path, host path, permissions)"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """Why an Allocate is refused. ``message`` is short: it is shown in the pod's status."""
 
     message: str

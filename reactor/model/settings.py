@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from reactor.model.config import Setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     config: Path | None = Path("/etc/gpu-reactor/config.yaml")
     """None: the defaults are in force, no file is read."""
     kubelet_root: Path = Path("/var/lib/kubelet")
@@ -35,7 +35,7 @@ class Settings:
     allow_inject: bool = False
     simulate_nvml: str = ""
     """Such as 8xH100: run on simulated NVML, loudly marked. Empty: the real library."""
-    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    environment: tuple[tuple[str, str], ...] = field(default=())
     """DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS, as they were set."""
 
     overrides: tuple[Setting, ...] = ()

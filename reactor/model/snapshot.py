@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Self
 
 import msgspec
+from msgspec import Struct
 
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, parse_device_id
 
@@ -104,8 +105,7 @@ class Offer:
         return len(self.by_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerPolicy:
+class AnswerPolicy(Struct, frozen=True, kw_only=True):
     """How Allocate answers: the part of the config and of the inventory that every answer needs."""
 
     envvar: bool = True
@@ -131,12 +131,11 @@ class AnswerPolicy:
     nodes_known: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     revision: int = 0
     grants: int = 0
     """Number of the last grant that is folded in: the server guards the GPUs of later ones itself."""
-    offers: Mapping[ResourceName, Offer] = field(default_factory=dict)
+    offers: Mapping[ResourceName, Offer] = msgspec.field(default_factory=dict)
     answers: AnswerPolicy = AnswerPolicy()
     guard: bool = True
     """holds: wait. A GPU that was granted is not granted under another identity before the grant is folded in."""

@@ -8,12 +8,12 @@ hang as well, and none can be ended.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import trio
 
 from reactor.model.gpu import Inventory
+from reactor.model.value import replace
 from reactor.nvml.interface import NvmlUnavailable
 from reactor.nvml.link import Died, Hung, Link, Setup
 from reactor.nvml.notes import Note, WorkerGone, WorkerUp

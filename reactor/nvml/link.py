@@ -8,12 +8,12 @@ import socket
 import sys
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 import trio
+from msgspec import Struct
 
 from reactor.nvml.wire import Message, RawEvent
 
@@ -35,8 +35,7 @@ class Died(Exception):
     """The worker ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Setup(Struct, frozen=True, kw_only=True):
     """How workers are started."""
 
     provider: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reactor.model.gpu import RecoveryAction
 from reactor.model.ids import GpuUuid, PciAddress
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Xid:
+class Xid(Struct, frozen=True, kw_only=True):
     """``gpu`` is None if the device of the event could not be told, ``pci`` may then still be known."""
 
     gpu: GpuUuid | None
@@ -19,8 +18,7 @@ class Xid:
     code: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ecc:
+class Ecc(Struct, frozen=True, kw_only=True):
     """Double-bit ECC error."""
 
     gpu: GpuUuid | None
@@ -29,8 +27,7 @@ class Ecc:
     ci: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryChanged:
+class RecoveryChanged(Struct, frozen=True, kw_only=True):
     """``action`` is None if the driver told of a change and the query that followed failed: look again."""
 
     gpu: GpuUuid | None
@@ -38,53 +35,45 @@ class RecoveryChanged:
     action: RecoveryAction | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unavailable:
+class Unavailable(Struct, frozen=True, kw_only=True):
     """The driver says that this GPU cannot be used any more."""
 
     gpu: GpuUuid | None
     pci: PciAddress | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigChanged:
+class MigChanged(Struct, frozen=True, kw_only=True):
     gpu: GpuUuid | None
     pci: PciAddress | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverEvent:
+class DriverEvent(Struct, frozen=True, kw_only=True):
     """A driver was bound to, or unbound from, some GPU of this node."""
 
     bound: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchRestarted:
+class WatchRestarted(Struct, frozen=True, kw_only=True):
     """A wait for events failed and the watch was made anew: events may have been missed, no GPU is to blame."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchFailed:
+class WatchFailed(Struct, frozen=True, kw_only=True):
     """The watch failed several times in a row; it is tried on."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchRecovered:
+class WatchRecovered(Struct, frozen=True, kw_only=True):
     """A wait went well after ``WatchFailed``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerUp:
+class WorkerUp(Struct, frozen=True, kw_only=True):
     pid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerGone:
+class WorkerGone(Struct, frozen=True, kw_only=True):
     """The worker died, or hung and was left behind. A renewal that was asked for is not told."""
 
     hung: bool
@@ -92,8 +81,7 @@ class WorkerGone:
     gpu_index: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotesLost:
+class NotesLost(Struct, frozen=True, kw_only=True):
     """Nobody took notes for so long that some were dropped."""
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 
-from msgspec.structs import replace
+from msgspec import Struct
 
 from reactor.model.config import Config, Source
+from reactor.model.value import replace
 from reactor.record.catalogue import ConfigChange
 
 _PLACES = {"gpus": "resources.gpus", "time_slicing": "sharing.timeSlicing", "mps": "sharing.mps"}
@@ -48,11 +49,9 @@ def _sourced(change: ConfigChange, config: Config) -> ConfigChange:
 def _differences(path: str, before: object, after: object) -> Iterator[ConfigChange]:
     if before == after:
         return
-    if is_dataclass(before) and type(before) is type(after) and fields(before):
-        for part in fields(before):
-            yield from _differences(
-                f"{path}.{_camel(part.name)}", getattr(before, part.name), getattr(after, part.name)
-            )
+    if isinstance(before, Struct) and type(before) is type(after) and before.__struct_fields__:
+        for name in before.__struct_fields__:
+            yield from _differences(f"{path}.{_camel(name)}", getattr(before, name), getattr(after, name))
     elif isinstance(before, tuple) and isinstance(after, tuple):
         for index in range(max(len(before), len(after))):
             yield from _differences(f"{path}[{index}]", _item(before, index), _item(after, index))
@@ -67,8 +66,8 @@ def _item(values: tuple[object, ...], index: int) -> object:
 def _show(value: object) -> str:
     if value is _NOTHING or value is None:
         return ""
-    if is_dataclass(value) and not isinstance(value, type):
-        told = " ".join(f"{_camel(part.name)}={_show(getattr(value, part.name))}" for part in fields(value))
+    if isinstance(value, Struct):
+        told = " ".join(f"{_camel(name)}={_show(getattr(value, name))}" for name in value.__struct_fields__)
         return told or type(value).__name__
     if isinstance(value, tuple):
         return ", ".join(_show(item) for item in value)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec import Struct
 
 from reactor.record.line import VERSION, Line
 
@@ -15,8 +15,7 @@ LIMIT = 12 * 1024
 _ENCODER = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
+class Stamp(Struct, frozen=True, kw_only=True):
     """What every line carries of the event that it tells of."""
 
     seq: int

@@ -8,7 +8,8 @@ and summed up. It has no clock: time is that of the lines.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reactor.record.catalogue import XidCoalesced
 from reactor.record.line import Level, Line
@@ -22,8 +23,7 @@ an event are shown: what began is told, how often it came is summed up at the en
 """
 
 
-@dataclass(slots=True)
-class _Tally:
+class _Tally(Struct, eq=False):
     """One subject of one event within its window, or (``sample`` without a subject) all of them."""
 
     sample: Line
@@ -38,8 +38,7 @@ class _Tally:
         return _summary(self.sample, self.count, hidden, first_ts, whole=whole)
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(Struct, eq=False):
     began: float
     first_ts: str
     all: _Tally

@@ -6,11 +6,11 @@ the ids that leave, the lists that must be sent again. A branch that changes not
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
 
 from reactor import events as e
 from reactor.model.hold import HoldKey
+from reactor.model.value import replace
 from reactor.reducer import clock, configs, gpus, holds, kubelet, leaving
 from reactor.reducer.faults import begin, end
 from reactor.state import State

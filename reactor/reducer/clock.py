@@ -6,10 +6,9 @@ last for as long as it was wrong.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from reactor.events import Event
 from reactor.model.condition import Condition
+from reactor.model.value import replace
 from reactor.state import State
 
 STEP = 1.0

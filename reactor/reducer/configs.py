@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from reactor.allocate import channel_node
 from reactor.events import ConfigOrigin, ConfigRead, ConfigRejected, Event
+from reactor.model.value import replace
 from reactor.reducer.faults import begin, end, stand
 from reactor.state import ConfigState, State
 

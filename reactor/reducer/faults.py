@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from reactor.events import Event
+from reactor.model.value import replace
 from reactor.state import Fault, State
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from reactor import conditions as rules
 from reactor.conditions.classes import in_force
@@ -20,6 +19,7 @@ from reactor.events import (
 from reactor.model.condition import Condition, FaultClass
 from reactor.model.gpu import DriverState, FailureKind, Gpu, GpuFailure, Inventory
 from reactor.model.ids import GpuUuid
+from reactor.model.value import replace
 from reactor.reducer import faults
 from reactor.state import DriverStatus, State
 

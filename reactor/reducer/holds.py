@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from reactor.events import (
     Advertised,
@@ -23,6 +22,7 @@ from reactor.events import (
 )
 from reactor.model.hold import Hold, HoldKey, PodRef
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, identity_of, parse_device_id
+from reactor.model.value import replace
 from reactor.reducer import faults
 from reactor.state import Nudge, State
 from reactor.view import pending

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from reactor.events import (
     Advertised,
     DeadlinePassed,
@@ -18,6 +16,7 @@ from reactor.events import (
     StreamOpened,
 )
 from reactor.model.ids import ResourceName
+from reactor.model.value import replace
 from reactor.reducer import holds
 from reactor.state import Plugin, State
 

@@ -8,12 +8,12 @@ stream nobody was told of it and it goes at once. A held id that is not planned 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from reactor import plan as planning
 from reactor.events import Advertised, Event, Refused
 from reactor.model.hold import Hold, HoldKey
 from reactor.model.ids import GpuUuid, ResourceName, device_id, parse_device_id
+from reactor.model.value import replace
 from reactor.plan import Plan, PlannedGroup
 from reactor.reducer import faults
 from reactor.state import Leaving, State

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 import h11
 import trio
+from msgspec import Struct, field
 
 HEAD_LIMIT = 8 * 1024
 BODY_LIMIT = 64 * 1024
@@ -27,8 +27,7 @@ _LEFT = (trio.BrokenResourceError, trio.ClosedResourceError)
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
@@ -37,8 +36,7 @@ class Request:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """A whole answer, or with ``more`` a stream that is sent piece by piece until a piece is empty."""
 
     status: int = 200

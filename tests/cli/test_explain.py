@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from reactor.cli.chain import Chains
 from reactor.cli.explain import Unknown, find_gpu, is_of_interest, newest_about, tell_device, tell_gpu, tell_resource
 from reactor.model.condition import FaultClass
 from reactor.model.ids import device_id
+from reactor.model.value import replace
 from reactor.state import State
 from reactor.status.describe import describe, describe_device
 from tests.cli.test_events import line

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from reactor.cli.table import VERSION, render
 from reactor.model.condition import FaultClass
 from reactor.model.config import Config, ConfigProblem, Unserved
 from reactor.model.snapshot import Snapshot
+from reactor.model.value import replace
 from reactor.plan import EMPTY
 from reactor.state import Fault, State
 from reactor.status import document

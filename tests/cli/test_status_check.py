@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import trio
 
 from reactor.cli import main
 from reactor.cli.table import render, troubles
+from reactor.model.value import replace
 from reactor.state import Fault, State
 from reactor.status.describe import describe
 from tests.status.node import GPUS, READY, SNAPSHOT, WALL, xid

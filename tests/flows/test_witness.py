@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from reactor.model.snapshot import Offer, Snapshot
+from reactor.model.value import replace
 from reactor.simulate.node import GPU, SimNode
 
 

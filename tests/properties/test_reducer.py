@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from reactor.model.hold import CheckpointEntry
 from reactor.model.ids import ResourceName
 from reactor.model.kubelet import SocketIdentity, StreamId
 from reactor.model.snapshot import Offer, Snapshot
+from reactor.model.value import replace
 from reactor.reducer import reduce
 from reactor.state import State
 from tests.properties import facts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import typing
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -14,6 +13,7 @@ from reactor import events as e
 from reactor.config import Accepted, parse
 from reactor.model.condition import Placement, Policy, XidClass
 from reactor.model.hold import HoldKey
+from reactor.model.value import replace
 from reactor.record.codec import Unreadable, from_plain, is_record, to_plain
 from reactor.state import Books, State
 from tests.status.node import GPUS, READY, WHOLE, foreign_hold, hold, holding, xid

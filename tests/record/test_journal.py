@@ -56,7 +56,7 @@ class World:
             event = Event(seq=self.seq, cause=None, at=float(self.seq), wall=WALL, fact=fact)
             before, after = self.state, reduce(self.state, event)
             if after is not before:
-                from dataclasses import replace
+                from reactor.model.value import replace
 
                 after = replace(after, revision=self.seq)
             self.state = after

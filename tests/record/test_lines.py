@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from reactor import events as facts
@@ -25,6 +23,7 @@ from reactor.model.gpu import Driver, DriverState, RecoveryAction
 from reactor.model.hold import CheckpointEntry, PodDevices, PodRef
 from reactor.model.ids import DeviceId, ResourceName
 from reactor.model.kubelet import SocketIdentity, StreamId
+from reactor.model.value import replace
 from reactor.plan import Oversize
 from reactor.state import Books, ConfigState, DriverStatus, Fault, Kubelet, Plugin, State
 from tests.loglines import LogLines

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from reactor import events as facts
 from reactor.model.condition import WHOLE_GPU
 from reactor.model.ids import DeviceId, ResourceName
+from reactor.model.value import replace
 from reactor.record.recorder import Recorder
 from reactor.record.storm import WIDE
 from tests.loglines import LogLines

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from reactor import events as e
 from reactor.config import Accepted, parse
 from reactor.model.condition import WHOLE_GPU, Policy
+from reactor.model.value import replace
 from tests.reducer.world import WHOLE_A, WHOLE_B, A, World
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from reactor import events as e
 from reactor import view
 from reactor.model.config import Config, HoldsPolicy, SharedResource, TimeSlicing
@@ -12,6 +10,7 @@ from reactor.model.hold import CheckpointEntry, HoldKey, PodDevices, PodRef
 from reactor.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
 from reactor.model.kubelet import SocketIdentity, StreamId
 from reactor.model.snapshot import Offer, Snapshot
+from reactor.model.value import replace
 from reactor.reducer import reduce
 from reactor.state import State
 

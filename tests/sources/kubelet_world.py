@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import trio
 
 from reactor.events import Fact, KubeletDown, KubeletUp
 from reactor.model.ids import ResourceName
 from reactor.model.kubelet import StreamId
+from reactor.model.value import replace
 from reactor.state import Plugin, State
 
 GPU = ResourceName("nvidia.com/gpu")

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import trio
 from reactor.config import Fetch
 from reactor.events import ConfigOrigin, ConfigRead, ConfigRejected, Fact
 from reactor.model.config import Config, Setting
+from reactor.model.value import replace
 from reactor.sources.config import STEP, ConfigSource
 from reactor.state import ConfigState, State
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import trio
 from trio.testing import MockClock
@@ -12,6 +11,7 @@ from trio.testing import MockClock
 from reactor.events import CheckpointFailed, CheckpointRead, PodsListed, PodsListFailed
 from reactor.model.errors import Refused, Transient
 from reactor.model.hold import CheckpointEntry, PodDevices
+from reactor.model.value import replace
 from reactor.sources.podresources import PodResourcesSource
 from reactor.state import State
 from tests.sources.kubelet_world import World

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from reactor.events import ConfigOrigin
 from reactor.model.condition import Condition, FaultClass
 from reactor.model.config import Config, Flags
@@ -12,6 +10,7 @@ from reactor.model.hold import Hold, HoldKey, PodRef
 from reactor.model.ids import DeviceId, GpuUuid, Identity, PciAddress, ResourceName, device_id
 from reactor.model.kubelet import SocketIdentity, StreamId
 from reactor.model.snapshot import Listed, Offer, Snapshot
+from reactor.model.value import replace
 from reactor.plan import Plan, PlannedGroup, PlannedResource
 from reactor.state import ConfigState, DriverStatus, Kubelet, Plugin, State
 

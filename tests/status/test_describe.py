@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -9,6 +8,7 @@ from reactor.model.condition import FaultClass, Placement
 from reactor.model.config import Config, ConfigProblem, Unserved
 from reactor.model.hold import HoldKey
 from reactor.model.ids import device_id
+from reactor.model.value import replace
 from reactor.plan import EMPTY, Oversize, Plan, PlannedGroup, PlannedResource
 from reactor.state import DriverStatus, Fault, Kubelet, Leaving, State
 from reactor.status.describe import describe

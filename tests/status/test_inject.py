@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -19,6 +18,7 @@ from reactor.events import (
 from reactor.model.condition import WHOLE_GPU, Placement
 from reactor.model.errors import Refused
 from reactor.model.gpu import RecoveryAction
+from reactor.model.value import replace
 from reactor.status.inject import parse_fact
 from tests.status.node import GPUS, READY, xid
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from reactor.cli.diff import tell, verdict
 from reactor.config import Accepted, parse
 from reactor.model.gpu import MigMode
 from reactor.model.ids import device_id
+from reactor.model.value import replace
 from reactor.state import Books, State
 from reactor.status.document import PreviewDoc
 from reactor.status.preview import preview

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,6 +7,7 @@ import trio
 
 from reactor.events import Fact, SourceFailed, SourceRecovered
 from reactor.model.errors import Refused
+from reactor.model.value import replace
 from reactor.state import Fault, State
 from reactor.status.address import parse_listen
 from reactor.status.http import Request

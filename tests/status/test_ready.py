@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from reactor.model.config import ConfigProblem
 from reactor.model.gpu import DriverState
 from reactor.model.kubelet import SocketIdentity
+from reactor.model.value import replace
 from reactor.plan import EMPTY
 from reactor.state import ConfigState, DriverStatus, Fault, Kubelet, State
 from reactor.status.healthz import why_dead

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ import trio
 from reactor.aio import Door, open_door
 from reactor.model.hold import PodDevices
 from reactor.model.kubelet import SocketIdentity
+from reactor.model.value import replace
 from reactor.simulate.kubelet import directory
 from reactor.simulate.kubelet.core import Traits
 from reactor.simulate.kubelet.podresources import merged

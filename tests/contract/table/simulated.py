@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import trio
 
+from reactor.model.value import replace
 from reactor.simulate.kubelet.core import Traits
 from reactor.simulate.kubelet.grpc import GrpcKubelet, open_kubelet
 from reactor.simulate.kubelet.plugin import KubeletPanic

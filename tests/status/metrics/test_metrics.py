@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,6 +18,7 @@ from reactor.model.gpu import DriverState, FailureKind, GpuFailure, Inventory
 from reactor.model.hold import HoldKey
 from reactor.model.ids import DeviceId
 from reactor.model.kubelet import SocketIdentity, StreamId
+from reactor.model.value import replace
 from reactor.state import Books, Leaving, State
 from reactor.status.http import Request
 from reactor.status.metrics.collect import EVENT_NAMES
