@@ -34,7 +34,7 @@ async def test_after_idle_hours(flow, seen, autojump_clock):
 
 @pytest.mark.parametrize("notice", [0.5, 3.0])
 async def test_a_kubelet_that_notices_late_is_registered_with_on_another_socket(flow, seen, autojump_clock, notice):
-    """From 1.37 on a Register for a socket that is thought alive is answered OK and does nothing."""
+    """From 1.37 on a Register for a socket that is thought alive is refused, then and for ever after."""
     async with flow(version="1.37", end_notice=notice) as node:
         node.kubelet.reset_stream(GPU)
         await node.settle(10)

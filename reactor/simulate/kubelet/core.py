@@ -43,7 +43,7 @@ class Traits:
     list_lag: float = 5.0
     """From 1.37: how long List stays empty once a silent API server answers again."""
     end_notice: float = 0.0
-    """Seconds until the kubelet notices that a stream ended; above 0 it answers OK to a Register too many (1.37 on)."""
+    """Seconds until the kubelet notices that a stream ended. From 1.37 on it refuses that socket meanwhile."""
 
     def __post_init__(self) -> None:
         if self.policy is not Policy.NONE and not 0 < self.numa <= MAX_NODES:

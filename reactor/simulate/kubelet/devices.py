@@ -25,6 +25,7 @@ class Connected:
     endpoint: Endpoint | None
     options: Options | None
     stopped_at: float | None = None
+    socket: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,13 @@ class DeviceManager:
 
     # ------------------------------------------------------------ endpoints
 
-    def connect(self, resource: str, endpoint: Endpoint, options: Options) -> Connected:
-        """A plugin registered. Up to 1.36 it takes the place of whoever was there."""
-        connected = Connected(endpoint, options)
+    def connect(self, resource: str, socket: str, endpoint: Endpoint, options: Options) -> Connected | None:
+        """A plugin registered. Up to 1.36 it takes the place of whoever was there; None: it is there already (1.37)."""
+        connected = Connected(endpoint, options, socket=socket)
         if self.version.many_endpoints:
             live = [each for each in self.endpoints.get(resource, ()) if each.stopped_at is None]
+            if any(each.socket == socket for each in live):
+                return None
             self.endpoints[resource] = [*live, connected]
         else:
             self.endpoints[resource] = [connected]

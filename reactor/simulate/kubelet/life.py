@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
@@ -17,6 +18,7 @@ from reactor.simulate.kubelet.core import KubeletCore
 from reactor.simulate.kubelet.link import Link, Plug, Weather
 from reactor.simulate.kubelet.plugin import Device, KubeletGone, KubeletPanic, PluginError
 from reactor.simulate.kubelet.registration import BACKOFF, Client, RegisterError, check
+from reactor.simulate.kubelet.watcher import LOOP, Info, Watched
 
 
 @dataclass(eq=False)
@@ -34,6 +36,7 @@ class Life:
         nursery: trio.Nursery,
         core: KubeletCore,
         sockets: Mapping[str, Plug],
+        registry: Mapping[str, Plug],
         weather: Weather,
         *,
         over: bool = False,
@@ -44,6 +47,8 @@ class Life:
         self._on_list = on_list
         self._nursery = nursery
         self._sockets = sockets
+        self._registry = registry
+        self._watched = Watched()
         self._weather = weather
         self._lock = trio.Lock()  # the sync loop: one pod after another
         self._links: dict[Client, Link] = {}
@@ -84,6 +89,41 @@ class Life:
             await work()
         self._tasks.discard(scope)
 
+    # ------------------------------------------------------------ the plugin watcher
+
+    def watch_registry(self, changed: Callable[[], Awaitable[None]]) -> None:
+        """Begin to look for sockets there. ``changed`` waits until there may be others."""
+        self._spawn(lambda: self._watch_registry(changed))
+
+    async def _watch_registry(self, changed: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            for socket, resource in self._watched.gone(self._registry):
+                self.core.registry.removed(resource, socket)
+            for socket in self._watched.fresh(self._registry, trio.current_time()):
+                self._spawn(partial(self._ask, socket, self._registry[socket]))
+            if not self._registry and not self._watched.registered:
+                await changed()
+            await trio.sleep(LOOP)
+
+    async def _ask(self, socket: str, plug: Plug) -> None:
+        """Ask a socket that was found who it is, and take it."""
+        await trio.lowlevel.checkpoint()
+        notify = plug.notified
+        if notify is None or plug.closed or plug.spent:
+            self._watched.failed(socket, trio.current_time())
+            return
+        error = Info("DevicePlugin", plug.resource, "", (texts.SUPPORTED,)).wrong(socket)
+        if error is None:
+            try:
+                await self._connect_unless_refused(plug.resource, socket)
+            except RegisterError as refusal:
+                error = texts.not_registered(str(refusal))
+        if error is None:
+            self._watched.taken(socket, plug, plug.resource)
+        else:
+            self._watched.failed(socket, trio.current_time())
+        notify(error)
+
     # ------------------------------------------------------------ Register
 
     async def register(self, resource: str, socket: str, deadline: float) -> None:
@@ -108,45 +148,47 @@ class Life:
     async def _register(self, call: _Call, resource: str, socket: str) -> None:
         try:
             with call.scope:
-                await trio.sleep(self._weather.register_delay)
-                if self._weather.refuse_register:
-                    self._weather.refuse_register -= 1
-                    raise RegisterError(texts.dial_failed())
                 check(texts.SUPPORTED, resource)
-                await self._connect(resource, socket)
+                await self._connect_unless_refused(resource, socket)
                 call.error = None
         except RegisterError as error:
             call.error = error
         finally:
             call.done.set()
 
+    async def _connect_unless_refused(self, resource: str, socket: str) -> None:
+        await trio.sleep(self._weather.register_delay)
+        if self._weather.refuse_register:
+            self._weather.refuse_register -= 1
+            raise RegisterError(texts.dial_failed())
+        await self._connect(resource, socket)
+
     async def _connect(self, resource: str, socket: str) -> None:
         """Dial back, ask for the options, then read the list in a task of its own."""
         link = Link(resource, self._weather)
         client = Client(resource, socket, link, link.end)
         registry = self.core.registry
-        if not registry.begin(client):
-            return
+        registry.begin(client)
         self._links[client] = link
         connected = False
         try:
             link.attach(await self._dial(socket))
-            options = await link.options()
+            registry.connected(client, await link.options())
             connected = True
         except PluginError as error:
             raise RegisterError(texts.options_failed(str(error))) from error
         finally:
             if not connected:
                 registry.failed(client)
+                link.end()
                 del self._links[client]
-        registry.connected(client, options)
         self._spawn(lambda: self._read(client, link))
 
     async def _dial(self, socket: str) -> Plug:
         with trio.move_on_after(self.core.traits.dial_timeout):
             for pause in BACKOFF:
                 await trio.sleep(pause)
-                plug = self._sockets.get(socket)
+                plug = self._sockets.get(socket) or self._registry.get(socket)
                 if plug is not None and not plug.closed:
                     return plug
         raise RegisterError(texts.dial_failed())

@@ -2,8 +2,9 @@
 
 Up to 1.36 there is one place for each resource. A second Register takes it while the first connection lives on, and
 whichever connection ends first takes down the one in the place; a failed Register empties the place, so that the end
-of an older connection goes unnoticed. From 1.37 connections are told apart by their socket, and a Register for one
-that is still thought alive is answered OK without anything being done.
+of an older connection goes unnoticed. From 1.37 there is one place for each socket of a resource. A Register for a
+socket that is still thought alive is dialled back and then refused, and as a failed Register empties its place, the
+live connection is forgotten: its end goes unnoticed, and that socket is refused for as long as the kubelet lives.
 """
 
 from __future__ import annotations
@@ -55,35 +56,35 @@ class Registry:
     def _key(self, resource: str, socket: str) -> tuple[str, str]:
         return (resource, socket) if self.manager.version.many_endpoints else (resource, "")
 
-    def begin(self, client: Client) -> bool:
-        """A Register came in. False: this pair is thought to be alive, so answer OK and do nothing (1.37 on)."""
-        key = self._key(client.resource, client.socket)
-        if self.manager.version.many_endpoints and key in self.clients:
-            return False
-        self.clients[key] = client
-        return True
+    def begin(self, client: Client) -> None:
+        """A Register came in."""
+        self.clients[self._key(client.resource, client.socket)] = client
 
     def failed(self, client: Client) -> None:
-        """The dial-back or the options call failed. Up to 1.36 whoever has the place by now is forgotten too."""
-        key = self._key(client.resource, client.socket)
-        if not self.manager.version.many_endpoints or self.clients.get(key) is client:
-            self.clients.pop(key, None)
-        if self.manager.version.many_endpoints:
-            client.hang_up()
+        """The dial-back, the options call or the connecting failed. Whoever has the place by now is forgotten too."""
+        self.clients.pop(self._key(client.resource, client.socket), None)
 
     def connected(self, client: Client, options: Options) -> None:
-        client.connected = self.manager.connect(client.resource, client.endpoint, options)
+        """Dialled back, and the options are known. RegisterError: this socket is thought to be alive (1.37 on)."""
+        connected = self.manager.connect(client.resource, client.socket, client.endpoint, options)
+        if connected is None:
+            raise RegisterError(texts.already_connected(client.socket))
+        client.connected = connected
+
+    def removed(self, resource: str, socket: str) -> None:
+        """The plugin watcher misses a socket that it had registered. Up to 1.36 whoever has the place by now goes."""
+        current = self.clients.get(self._key(resource, socket))
+        if current is not None:
+            current.hang_up()
 
     def ended(self, client: Client) -> None:
         """The ListAndWatch of a connection ended, by whichever side."""
-        key = self._key(client.resource, client.socket)
+        current = self.clients.pop(self._key(client.resource, client.socket), None)
+        if current is None:
+            return
         if self.manager.version.many_endpoints:
-            if self.clients.get(key) is client:
-                del self.clients[key]
             client.hang_up()
             self.manager.disconnect(client.resource, client.connected)
-            return
-        current = self.clients.pop(key, None)
-        if current is not None:
+        else:
             current.hang_up()
             self.manager.disconnect(client.resource)

@@ -163,14 +163,12 @@ class SocketKubelet:
         link = SocketLink(resource, path, self.weather)
         client = Client(resource, path, link, link.end)
         registry = self.core.registry
-        if not registry.begin(client):
-            self._seen("register.ignored", {"resource": resource, "socket": os.path.basename(path)})
-            return
+        registry.begin(client)
         self._links[client] = link
         connected = False
         try:
             await link.dial(self.traits.dial_timeout)
-            options = await link.options(left)
+            registry.connected(client, await link.options(left))
             connected = True
         except PluginError as error:
             raise RegisterError(texts.options_failed(str(error))) from error
@@ -179,7 +177,6 @@ class SocketKubelet:
                 registry.failed(client)
                 link.end()
                 self._links.pop(client, None)
-        registry.connected(client, options)
         self._seen("registered", {"resource": resource, "socket": os.path.basename(path)})
         self._spawn(self._read(client, link))
 

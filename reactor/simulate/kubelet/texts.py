@@ -30,8 +30,24 @@ def invalid_resource(name: str) -> str:
     return f'the ResourceName "{name}" is invalid'
 
 
+def unhandled(kind: str, socket: str) -> str:
+    return f"RegisterPlugin error -- no handler registered for plugin type: {kind} at socket {socket}"
+
+
+def not_valid(cause: str) -> str:
+    return f"RegisterPlugin error -- plugin validation failed with err: {cause}"
+
+
+def not_registered(cause: str) -> str:
+    return f"RegisterPlugin error -- plugin registration failed with err: {cause}"
+
+
 def dial_failed(cause: str = "context deadline exceeded") -> str:
     return f"failed to dial device plugin: {cause}"
+
+
+def already_connected(path: str) -> str:
+    return f"device plugin already connected: {path}"
 
 
 def options_failed(cause: str) -> str:

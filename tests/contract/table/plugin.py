@@ -29,6 +29,7 @@ PREFERRED, PRE_START = "GetPreferredAllocation", "PreStartContainer"
 
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _numbers = itertools.count(1)
+_run = f"{os.getpid():x}"
 
 
 def device(identity: str, health: str = HEALTHY, numa: Sequence[int] | None = None) -> pb.Device:
@@ -104,7 +105,7 @@ class ProbePlugin:
     ) -> None:
         self.directory = directory
         self.resource = resource
-        self.socket = socket or f"probe-{next(_numbers)}.sock"
+        self.socket = socket or f"probe-{_run}-{next(_numbers)}.sock"
         self.calls: list[Call] = []
         self.answer: Answer = plain
         self.choose: Callable[[pb.ContainerPreferredAllocationRequest], Sequence[str]] = lambda request: ()

@@ -116,7 +116,7 @@ class Simulated:
     async def counts(self, resource: str) -> Counts | None:
         return (await self._kubelet.node()).get(resource)
 
-    async def until_counts(self, resource: str, counts: Counts | None) -> Counts | None:
+    async def until_counts(self, resource: str, counts: Counts | None, seconds: float = 0) -> Counts | None:
         async def look() -> bool:
             return await self.counts(resource) == counts
 

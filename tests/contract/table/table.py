@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.contract.table import register
+from tests.contract.table import lists, register
 from tests.contract.table.row import Row
 
-MODULES = (register,)
+MODULES = (register, lists)
 
 ROWS = tuple(each for module in MODULES for each in vars(module).values() if isinstance(each, Row))

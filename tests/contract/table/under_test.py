@@ -93,8 +93,8 @@ class Kubelet(Protocol):
         """What the node says now."""
         ...
 
-    async def until_counts(self, resource: str, counts: Counts | None) -> Counts | None:
-        """Wait until the node says so; what it says at last."""
+    async def until_counts(self, resource: str, counts: Counts | None, seconds: float = 0) -> Counts | None:
+        """Wait until the node says so, ``seconds`` if that is longer than patience; what it says at last."""
         ...
 
     def checkpoint(self) -> Mapping[str, object]:

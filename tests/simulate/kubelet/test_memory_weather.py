@@ -90,17 +90,18 @@ async def test_up_to_1_34_a_register_goes_on_when_its_caller_gave_up(autojump_cl
         assert one.kubelet.streams(GPU) == registered
 
 
-async def test_from_1_37_a_register_right_after_the_end_is_answered_and_nothing_happens(autojump_clock):
+async def test_from_1_37_a_register_right_after_the_end_burns_the_socket(autojump_clock):
     async with node("1.37", end_notice=0.005) as one:
         await one.serve("a")
         socket = one.servers.sockets()[GPU]
         one.kubelet.reset_stream(GPU)
-        await one.kubelet.register(GPU, socket)
-        await trio.sleep(1)
+        for _ in range(2):
+            with pytest.raises(Transient, match="already connected"):
+                await one.kubelet.register(GPU, socket)
+            await trio.sleep(1)
         assert one.kubelet.streams(GPU) == 0
-        assert one.counts() == (0, 1)
-        await one.kubelet.register(GPU, socket)
-        await wait_all_tasks_blocked()
+        assert one.counts() == (1, 1)
+        await one.serve("a")
         assert one.kubelet.streams(GPU) == 1
 
 

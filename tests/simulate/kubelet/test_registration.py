@@ -47,7 +47,7 @@ class Line:
     def __init__(self, bench: Bench, socket: str) -> None:
         self.open = True
         self.client = Client(GPU, socket, Plugin(), self.close)
-        self.taken = bench.core.registry.begin(self.client)
+        bench.core.registry.begin(self.client)
 
     def close(self) -> None:
         self.open = False
@@ -55,7 +55,6 @@ class Line:
 
 def joined(bench: Bench, socket: str) -> Line:
     line = Line(bench, socket)
-    assert line.taken
     bench.core.registry.connected(line.client, line.client.endpoint.wants)
     return line
 
@@ -94,14 +93,20 @@ async def test_up_to_1_36_a_failed_register_forgets_the_live_plugin():
     assert "connection refused, which is unexpected" in pod.message
 
 
-async def test_from_1_37_the_same_live_socket_again_is_answered_without_anything_done():
+async def test_from_1_37_the_same_live_socket_again_is_refused_and_the_live_plugin_forgotten():
     bench = await Bench(NEW).up()
     first = joined(bench, "a")
     bench.list(first.client, "1")
-    assert not Line(bench, "a").taken
+    again = Line(bench, "a")
+    with pytest.raises(RegisterError, match="device plugin already connected: a"):
+        bench.core.registry.connected(again.client, again.client.endpoint.wants)
+    bench.core.registry.failed(again.client)
     bench.core.registry.ended(first.client)
-    assert bench.counts() == (0, 1)
-    assert Line(bench, "a").taken
+    assert bench.counts() == (1, 1)
+    with pytest.raises(RegisterError, match="already connected"):
+        joined(bench, "a")
+    bench.list(joined(bench, "b").client, "1", "2")
+    assert bench.counts() == (2, 2)
 
 
 async def test_from_1_37_the_survivor_serves_on_and_takes_allocate():
@@ -124,7 +129,6 @@ async def test_from_1_37_a_failed_register_drops_only_itself():
     live, dud = joined(bench, "a"), Line(bench, "b")
     bench.list(live.client, "1")
     bench.core.registry.failed(dud.client)
-    assert not dud.open
     bench.core.registry.ended(live.client)
     assert bench.counts() == (0, 1)
 
