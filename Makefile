@@ -11,7 +11,7 @@ LOCK   := uv pip compile pyproject.toml --universal --python-version 3.11 --gene
 .PHONY: help env demo test check format lint types layers coverage bench proto lock schema clean
 
 help:  ## what there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | awk -F: '{printf "  make %-10s%s\n", $$1, $$2}'
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | awk -F: '{printf "  make %-10s%s\n", $$1, $$2}'
 
 env: $(STAMP)  ## the environment in .venv, from the hashed lock
 
@@ -45,6 +45,16 @@ bench: $(STAMP)  ## medians and spreads beside a bare grpcio plugin
 .PHONY: image
 image: $(STAMP)  ## the agent's image on a Debian base, as an archive; prints its path (needs root, buildah, mmdebstrap)
 	@$(BIN)/python -m tests.e2e.image
+
+.PHONY: node e2e e2e-full
+node: $(STAMP)  ## build the parts of real Kubernetes nodes into .node, once (needs Go; see docs/real-node.md)
+	@$(BIN)/python -m tests.e2e.build
+
+e2e: node  ## the agent on real nodes (needs root); all but what only waits for minutes
+	@$(BIN)/python -m pytest tests/e2e -m "not long"
+
+e2e-full: node  ## the same with the long windows
+	@$(BIN)/python -m pytest tests/e2e
 
 .PHONY: fix
 fix: $(STAMP)  ## format and mend what ruff can mend

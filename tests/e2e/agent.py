@@ -1,0 +1,148 @@
+"""The agent of this checkout as a process in a node, and the simulated GPUs that outlive it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from reactor.cli.client import NoAgent, ask
+from reactor.simulate.nvml.codes import Value
+from reactor.simulate.nvml.remote import Control
+from reactor.status.document import Document
+from tests.e2e.logs import PATIENCE, AgentLog, Log
+from tests.e2e.world import HOSTNAME, Process, World
+from tests.process.agent import OURS
+from tests.process.story import Line
+
+ROOT = Path(__file__).parents[2]
+
+
+class Gpus:
+    """Simulated hardware in a process of its own: ``await gpus("xid", 0, 79)`` calls a method of ``Hardware``."""
+
+    def __init__(self, world: World, spec: str, number: int) -> None:
+        self.folder = world.folder / f"gpus-{number}"
+        self.folder.mkdir()
+        self.socket = self.folder / "nvml.sock"
+        self.log = Log(self.folder / "log")
+        with self.log.path.open("ab") as log:
+            self._process = world.start(
+                [sys.executable, "-m", "reactor.simulate.nvml.host", spec, str(self.socket), str(self.folder)],
+                stdout=log.fileno(),
+                cwd=ROOT,
+            )
+
+    async def ready(self) -> None:
+        await self.log.until("^ready$")
+
+    async def __call__(self, method: str, *arguments: Value | None) -> int:
+        """Tell it what happens: when that was (monotonic ns)."""
+
+        def tell() -> int:
+            control = Control(str(self.socket))
+            try:
+                return control.do(method, *arguments)
+            finally:
+                control.close()
+
+        return await trio.to_thread.run_sync(tell)
+
+    async def end(self) -> None:
+        self._process.send(signal.SIGKILL)
+        await self._process.ended()
+
+
+class Agent:
+    """Started by ``Node.start_agent``. Its folder keeps config, state, journal and log over its restarts."""
+
+    def __init__(self, world: World, gpus: Gpus, folder: Path, flags: Sequence[str], config: str) -> None:
+        self.gpus = gpus
+        self.folder = folder
+        self.flags = list(flags)
+        """Read at its next start; they come last, so that they win."""
+        self.config = folder / "config" / "config.yaml"
+        self.config.parent.mkdir(parents=True)
+        self.state_dir = folder / "state"
+        self.admin = folder / "agent.sock"
+        self.log = AgentLog(folder / "log")
+        self.complaints = Log(folder / "stderr")
+        """What it wrote to stderr: nothing, if all is well."""
+        self.process: Process | None = None
+        self._world = world
+        self.write_config(config)
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    def start(self, *wrap: str, cgroups: Sequence[Path] = ()) -> None:
+        """``wrap``: a command in front of it; ``cgroups``: where it begins, as the node sees them."""
+        settings = {
+            "config": self.config,
+            "simulate-nvml": self.gpus.socket,
+            "state-dir": self.state_dir,
+            "admin-socket": self.admin,
+            "journal": self.folder / "journal",
+            "node-name": HOSTNAME,
+        }
+        given = [f"--{name}={value}" for name, value in settings.items()]
+        with self.log.path.open("ab") as out, self.complaints.path.open("ab") as complaints:
+            self.process = self._world.start(
+                [*wrap, sys.executable, "-m", "reactor", "run", *given, "--allow-inject", *self.flags],
+                stdout=out.fileno(),
+                stderr=complaints.fileno(),
+                environment={name: value for name, value in os.environ.items() if name not in OURS},
+                cwd=ROOT,
+                cgroups=cgroups,
+            )
+
+    def write_config(self, text: str) -> None:
+        """Replace the config file in one step, as editors do."""
+        new = self.config.with_name("new")
+        new.write_text(text)
+        new.rename(self.config)
+
+    async def event(self, event: str, *, since: int = 0, within: float = PATIENCE, **fields: object) -> Line:
+        """The first line of its log with this event and these fields; waits for it."""
+        return await self.log.event(event, since=since, within=within, **fields)
+
+    async def state(self) -> Document:
+        """The document of ``status``. Raises NoAgent while nobody serves it."""
+        status, body = await trio.to_thread.run_sync(ask, str(self.admin), "GET", "/debug/state")
+        assert status == 200, body
+        document: Document = json.loads(body)
+        return document
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send(number)
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM, *, within: float = PATIENCE) -> int:
+        """Signal it and wait for its end: the exit code."""
+        self.send(number)
+        assert self.process is not None
+        return await self.process.ended(within=within)
+
+    async def kill(self) -> int:
+        return await self.stop(signal.SIGKILL)
+
+    async def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
+        await self.stop(number)
+        self.start()
+
+    async def away(self) -> None:
+        """End it if it runs; what it complained of fails the test."""
+        if self.alive:
+            self.send(signal.SIGCONT)
+            code = await self.stop()
+            assert code == 0, f"the agent ended with {code}: {self.complaints.text()}"
+        assert self.complaints.text() == "", self.complaints.text()
+
+
+__all__ = ["Agent", "Gpus", "NoAgent"]

@@ -1,0 +1,99 @@
+"""Real nodes for tests. ``node``: one running node per version, shared, cleaned after each test that took it.
+``make_node``: nodes of a test's own. A test that fails leaves a bundle of everything and says where.
+
+Fixtures are not async, so that a node outlives a test's event loop and a failure is known before a node is ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+
+import pytest
+import trio
+
+from tests.e2e.bundle import keep
+from tests.e2e.node import Node
+from tests.e2e.world import NotHere
+
+VERSIONS = ("1.34", "1.37")
+_failed = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: waits for minutes; only in make e2e-full")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[_failed] = True
+    return report
+
+
+class Shared:
+    """The node of one version; a new one where the last could not be cleaned."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.node: Node | None = None
+
+    def get(self) -> Node:
+        if self.node is None:
+            self.node = _made(self.version)
+            trio.run(self.node.up)
+        return self.node
+
+    def close(self) -> None:
+        if self.node is not None:
+            self.node.close()
+            self.node = None
+
+
+def _made(version: str, **settings: object) -> Node:
+    try:
+        return Node(version, **settings)
+    except NotHere as exc:
+        raise pytest.fail.Exception(str(exc), pytrace=False) from None
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def shared(request: pytest.FixtureRequest) -> Iterator[Shared]:
+    shared = Shared(request.param)
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def node(shared: Shared, request: pytest.FixtureRequest) -> Iterator[Node]:
+    node = shared.get()
+    yield node
+    _save(request, node)
+    try:
+        trio.run(node.clean)
+    except BaseException:
+        shared.close()
+        raise
+
+
+@pytest.fixture
+def make_node(request: pytest.FixtureRequest) -> Iterator[Callable[..., Node]]:
+    """``make_node("1.34", verbosity=2)``, then ``await node.up()``."""
+    made: list[Node] = []
+
+    def make(version: str, **settings: object) -> Node:
+        made.append(_made(version, **settings))
+        return made[-1]
+
+    yield make
+    for node in made:
+        _save(request, node)
+        node.close()
+
+
+def _save(request: pytest.FixtureRequest, node: Node) -> None:
+    if request.node.stash.get(_failed, False):
+        folder = trio.run(partial(keep, node, request.node.name))
+        request.node.add_report_section("teardown", "bundle", f"everything of the node: {folder}")
+        print(f"everything of the node: {folder}")

@@ -1,0 +1,484 @@
+"""A whole Kubernetes node for tests: etcd, API server, controllers, scheduler, containerd and a real kubelet.
+
+A test takes the fixture ``node`` (one running node per version, shared by the tests that take it; cleaned after each)
+or makes one of its own with the fixture ``make_node`` and ``await node.up()``; ``conftest.py`` has both. Then:
+
+    agent = await node.start_agent("8xH100")              # a process in the node, over simulated GPUs (agent.py)
+    await node.resource(GPU, allocatable=8)                # waits for the Node object to say so
+    await node.run_pod("two", {GPU: 2})                    # creates it, waits until it is Running
+    await node.create_pod("nine", {GPU: 9}); await node.pod("nine", lambda pod: reason(pod) == "Unschedulable")
+    seen = await node.inside("two")                        # its main process: seen.environment, .devices, .mounts
+    await node.kubelet.restart(); await node.kubelet.log.until("regex", since=mark)
+    await node.delete_pod("two")                           # waits until it is gone from the API
+    await agent.hardware("xid", 3, 79)                     # anything of simulate.nvml.hardware
+    await node.until("ConfigMap", "name", predicate)       # any object, by watching; ``node.api`` for everything else
+
+Parts: ``node.etcd, .apiserver, .controllers, .scheduler, .containerd, .kubelet``; each has ``start``, ``stop``,
+``kill``, ``restart``, ``pause``, ``resume``, ``alive`` and ``log``. ``node.kubelet.restart(topologyManagerPolicy=...)``
+restarts it with other fields of its config; ``node.upgrade("1.37")`` takes the kubelet of another version on its next
+start. ``node.podresources`` lists who holds what, ``node.checkpoint`` is the kubelet's file. Times run out with an
+AssertionError that shows what was seen last.
+
+A node is not bound to an event loop: start it in one test, use it in the next.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import trio
+
+from tests.e2e import settings
+from tests.e2e.agent import Agent, Gpus
+from tests.e2e.api import Api, Away, Object
+from tests.e2e.build import CONTROL_PLANES, KUBELETS, built
+from tests.e2e.busybox import busybox_archive
+from tests.e2e.image import default_cache
+from tests.e2e.logs import PATIENCE, Log
+from tests.e2e.podresources import PodResources
+from tests.e2e.world import HOSTNAME, NotHere, Process, World
+
+GPU = "nvidia.com/gpu"
+PLUGINS = "/var/lib/kubelet/device-plugins"
+"""The kubelet's device plugin directory, as the node sees it; ``node.path(PLUGINS)`` from outside."""
+GATES = {"ResourceHealthStatus": True}
+_GATES_SINCE = {"ResourceHealthStatus": 31}
+
+Predicate = Callable[[Object], object]
+
+
+class Part:
+    """One process of the control plane or of the node, and its log over all its lives."""
+
+    def __init__(self, world: World, name: str, argv: Callable[[], Sequence[str]], path: Callable[[], str]) -> None:
+        self.name = name
+        self.log = Log(world.folder / "log" / name)
+        self.process: Process | None = None
+        self._world = world
+        self._argv = argv
+        self._path = path
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    def start(self) -> None:
+        """Start it; it may take a while to be of use."""
+        assert not self.alive, f"{self.name} runs already"
+        with self.log.path.open("ab") as log:
+            path = self._path()
+            program, *rest = self._argv()
+            found = _which(program, path)
+            environment = {"PATH": path, "HOME": str(self._world.folder)}
+            self.process = self._world.start([found, *rest], stdout=log.fileno(), environment=environment)
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process is not None, f"{self.name} was never started"
+        self.process.send(number)
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM, *, within: float = PATIENCE) -> int:
+        """Signal it and wait for its end: the exit code."""
+        self.send(number)
+        assert self.process is not None
+        return await self.process.ended(within=within)
+
+    async def kill(self) -> int:
+        return await self.stop(signal.SIGKILL)
+
+    async def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
+        await self.stop(number)
+        self.start()
+
+    def pause(self) -> None:
+        """Stop it where it is: its sockets stay open and answer nothing."""
+        self.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.send(signal.SIGCONT)
+
+
+class Kubelet(Part):
+    def __init__(self, node: Node, argv: Callable[[], Sequence[str]], path: Callable[[], str]) -> None:
+        super().__init__(node.world, "kubelet", argv, path)
+        self._node = node
+        self.settings: dict[str, settings.Setting] = {}
+        """Fields of its config that are not as usual; read at its next start."""
+
+    def start(self) -> None:
+        self._node.write_kubelet_config()
+        super().start()
+
+    async def restart(self, number: signal.Signals = signal.SIGTERM, **own: settings.Setting) -> None:
+        """Stop and start it, with these fields of its config set from now on."""
+        self.settings |= own
+        await self.stop(number)
+        self.start()
+
+
+class Node:
+    """Its world is made by the constructor, its parts are started by ``up``; ``close`` ends all of it."""
+
+    def __init__(
+        self, version: str, *, gates: Mapping[str, bool] = GATES, verbosity: int = 4, cache: Path | None = None
+    ):
+        self.cache = cache or default_cache()
+        self.version = version
+        """Of the kubelet, such as 1.34."""
+        self.control_plane = CONTROL_PLANES[version]
+        self.gates = dict(gates)
+        self.agents: list[Agent] = []
+        self.gpus: list[Gpus] = []
+        folders = built(version, self.cache)
+        self._common = [str(folders[each]) for each in folders if not each.startswith("kube")]
+        self._control_path = ":".join([str(folders[self.control_plane]), *self._common, os.environ["PATH"]])
+        self._plugins = folders["cni"]
+        self.world = World()
+        self.folder = self.world.folder
+        self._lay_out()
+        self.api = Api(self.world.inside, settings.ADMIN)
+        self.podresources = PodResources(self.path("/var/lib/kubelet/pod-resources/kubelet.sock"))
+        work = self.folder
+
+        def part(name: str, argv: Callable[[], Sequence[str]]) -> Part:
+            return Part(self.world, name, argv, lambda: self._control_path)
+
+        self.etcd = part("etcd", lambda: settings.etcd(work))
+        self.apiserver = part("apiserver", lambda: settings.apiserver(work, self._gates(self.control_plane)))
+        self.controllers = part("controller-manager", lambda: settings.controller_manager(work))
+        self.scheduler = part("scheduler", lambda: settings.scheduler(work))
+        self.containerd = part("containerd", lambda: ("containerd", "-c", f"{work}/containerd.toml"))
+        self.kubelet = Kubelet(self, lambda: settings.kubelet(work, verbosity), self._kubelet_path)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (self.etcd, self.apiserver, self.controllers, self.scheduler, self.containerd, self.kubelet)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path(f"{PLUGINS}/kubelet_internal_checkpoint")
+
+    def path(self, inner: str) -> Path:
+        """A file below /var/lib/kubelet, /var/lib/gpu-reactor or /var/log/pods of the node, as seen from outside."""
+        return self.world.path(inner)
+
+    # ------------------------------------------------------------ life
+
+    async def up(self, *, kubelet: bool = True) -> None:
+        """Start everything and wait for a Node that takes pods. ``kubelet=False``: all but the kubelet."""
+        for part in (self.containerd, self.etcd, self.apiserver):
+            part.start()
+        await self.api_ready()
+        self.controllers.start()
+        self.scheduler.start()
+        if kubelet:
+            self.kubelet.start()
+        await self.load(await trio.to_thread.run_sync(busybox_archive, self.cache))
+        if kubelet:
+            await self.ready()
+
+    async def api_ready(self, *, within: float = 60) -> None:
+        """Wait until the API server answers and calls itself ready."""
+        with _patience(within, lambda: f"the API server is not ready:\n{_tail(self.apiserver.log)}"):
+            while not await self.api.ready():
+                assert self.apiserver.alive, f"the API server ended:\n{_tail(self.apiserver.log)}"
+                await trio.sleep(0.05)  # nothing tells when a port opens
+
+    async def ready(self, *, within: float = 60) -> None:
+        """Wait until the Node is Ready and free of taints, and pods find their service account."""
+        await self.until("Node", HOSTNAME, _takes_pods, within=within)
+        await self.until("ServiceAccount", "default", bool, within=within)
+
+    def close(self, *, keep: bool = False) -> None:
+        """End every process, mount and cgroup of it; ``keep`` leaves the folder."""
+        self.world.close(keep=keep)
+
+    async def clean(self) -> None:
+        """Make it fit for another test: no agent, no pod, no object of a test, every part running as it did."""
+        for part in self.parts:
+            if part.process is not None:
+                part.resume()
+            if not part.alive:
+                part.start()
+        for agent in self.agents:
+            await agent.away()
+        for gpus in self.gpus:
+            await gpus.end()
+        self.agents.clear()
+        self.gpus.clear()
+        await self.api_ready()
+        for kind in ("DaemonSet", "Deployment", "Job", "Pod"):
+            for each in await self.api.items(kind):
+                await self.api.delete(kind, each["metadata"]["name"], grace=0)
+        for each in await self.api.items("Pod"):
+            await self.gone("Pod", each["metadata"]["name"])
+        if self.kubelet.settings:
+            self.kubelet.settings.clear()
+            await self.kubelet.restart()
+        await self.ready()
+
+    def upgrade(self, version: str) -> None:
+        """From its next start on the kubelet is of this version; the control plane stays."""
+        built(version, self.cache)
+        self.version = version
+
+    async def load(self, archive: Path) -> None:
+        """Import the images of a docker or OCI archive into containerd."""
+        await self.containerd.log.until("containerd successfully booted")
+        await self.run("ctr", "-a", f"{self.folder}/containerd.sock", "-n", "k8s.io", "images", "import", str(archive))
+
+    async def run(self, *argv: str, within: float = PATIENCE) -> str:
+        """Run a command in the node, with the parts' programs in its PATH: what it wrote."""
+        out = self.folder / "log" / "commands"
+        with out.open("ab") as log:
+            begin = log.tell()
+            environment = {"PATH": self._control_path, "KUBECONFIG": f"{self.folder}/admin.kubeconfig"}
+            program = _which(argv[0], self._control_path)
+            process = self.world.start([program, *argv[1:]], stdout=log.fileno(), environment=environment)
+        code = await process.ended(within=within)
+        text = out.read_bytes()[begin:].decode(errors="replace")
+        assert code == 0, f"{' '.join(argv)} ended with {code}: {text}"
+        return text
+
+    # ------------------------------------------------------------ the API, by watching
+
+    async def until(
+        self, kind: str, name: str, holds: Predicate, *, namespace: str = "default", within: float = PATIENCE
+    ) -> Object:
+        """The object as soon as this holds of it. An API server that goes away meanwhile is waited for."""
+        last: Object | None = None
+
+        def told() -> str:
+            return f"{within} s in vain for {kind} {name}; last seen: {_brief(last)}"
+
+        with _patience(within, told):
+            while True:
+                with suppress(Away):
+                    async with self.api.watch(kind, name, namespace=namespace) as changes:
+                        async for what, last in changes:
+                            if what != "DELETED" and holds(last):
+                                return last
+                await trio.sleep(0.05)  # it restarts, or ended a long watch
+
+    async def gone(self, kind: str, name: str, *, namespace: str = "default", within: float = PATIENCE) -> None:
+        """Wait until there is no such object."""
+        with _patience(within, lambda: f"{kind} {name} is still there after {within} s"):
+            while True:
+                with suppress(Away):
+                    if await self.api.find(kind, name, namespace=namespace) is None:
+                        return
+                    async with self.api.watch(kind, name, namespace=namespace) as changes:
+                        async for what, _ in changes:
+                            if what == "DELETED":
+                                return
+                await trio.sleep(0.05)
+
+    async def resource(
+        self, name: str = GPU, *, allocatable: int, capacity: int | None = None, within: float = PATIENCE
+    ) -> Object:
+        """Wait until the Node object says so of a resource; a resource that is not there counts as 0."""
+
+        def holds(node: Object) -> bool:
+            now = count_of(node, name)
+            return now[1] == allocatable and capacity in (None, now[0])
+
+        return await self.until("Node", HOSTNAME, holds, within=within)
+
+    async def counts(self, name: str = GPU) -> tuple[int, int]:
+        """(capacity, allocatable) of a resource, now."""
+        return count_of(await self.api.get("Node", HOSTNAME), name)
+
+    # ------------------------------------------------------------ pods
+
+    async def create_pod(self, name: str, limits: Mapping[str, int] | None = None, **spec: object) -> Object:
+        """A pod of one busybox container, ``spec`` over what ``pod_of`` says."""
+        return await self.api.create(pod_of(name, limits or {}, **spec))
+
+    async def run_pod(self, name: str, limits: Mapping[str, int] | None = None, **spec: object) -> Object:
+        """The same, and wait until it is Running."""
+        await self.create_pod(name, limits, **spec)
+        return await self.running(name)
+
+    async def pod(self, name: str, holds: Predicate, *, within: float = PATIENCE) -> Object:
+        return await self.until("Pod", name, holds, within=within)
+
+    async def running(self, name: str, *, within: float = PATIENCE) -> Object:
+        """Wait until it is Running and every container of it is ready."""
+
+        def runs(pod: Object) -> bool:
+            assert phase(pod) != "Failed", f"{name} failed: {reason(pod)}"
+            return phase(pod) == "Running" and all(each["ready"] for each in pod["status"]["containerStatuses"])
+
+        return await self.pod(name, runs, within=within)
+
+    async def delete_pod(self, name: str, *, grace: int | None = None, within: float = PATIENCE) -> None:
+        """Delete it and wait until it is gone from the API. ``grace=0``: forced, whatever the kubelet does."""
+        await self.api.delete("Pod", name, grace=grace)
+        await self.gone("Pod", name, within=within)
+
+    async def inside(self, pod: str, container: str = "c") -> Inside:
+        """What a running container of a pod sees, read from its main process."""
+        statuses = (await self.api.get("Pod", pod))["status"]["containerStatuses"]
+        (found,) = [each["containerID"] for each in statuses if each["name"] == container]
+        return Inside(await trio.to_thread.run_sync(self._main_process, found.rpartition("/")[2]))
+
+    def _main_process(self, container: str) -> int:
+        (group,) = self.world.cgroup_folder("memory").rglob(container)
+        return min(map(int, (group / "cgroup.procs").read_text().split()))
+
+    async def logs(self, pod: str, container: str = "c") -> str:
+        """What a container wrote."""
+        path = f"/api/v1/namespaces/default/pods/{pod}/log?container={container}"
+        return (await self.api.request("GET", path)).decode(errors="replace")
+
+    # ------------------------------------------------------------ the agent
+
+    async def start_gpus(self, spec: str = "8xH100") -> Gpus:
+        """Simulated GPUs that outlive every agent."""
+        gpus = Gpus(self.world, spec, len(self.gpus))
+        self.gpus.append(gpus)
+        await gpus.ready()
+        return gpus
+
+    async def start_agent(self, gpus: str | Gpus = "8xH100", *flags: str, config: str = "version: v1\n") -> Agent:
+        """Start the agent of this checkout as a process in the node; ``agent.restart()`` starts it again.
+
+        ``gpus``: what to simulate, or the hardware of an agent before it. Returns at once: wait for what you need.
+        """
+        hardware = await self.start_gpus(gpus) if isinstance(gpus, str) else gpus
+        agent = Agent(self.world, hardware, self.folder / f"agent-{len(self.agents)}", flags, config)
+        self.agents.append(agent)
+        agent.start()
+        return agent
+
+    # ------------------------------------------------------------ below
+
+    def write_kubelet_config(self) -> None:
+        minor = int(self.version.split(".")[1])
+        text = settings.kubelet_config(self.folder, minor, self._gates(f"-1.{minor}"), self.kubelet.settings)
+        (self.folder / "kubelet.json").write_text(text)
+
+    def _gates(self, part: str) -> dict[str, bool]:
+        minor = int(part.rpartition(".")[2])
+        return {name: on for name, on in self.gates.items() if minor >= _GATES_SINCE.get(name, 0)}
+
+    def _kubelet_path(self) -> str:
+        folder = built(self.version, self.cache)[KUBELETS[self.version]]
+        return ":".join([str(folder), *self._common, os.environ["PATH"]])
+
+    def _lay_out(self) -> None:
+        work = self.folder
+        for name in ("log", "cert", "static", "cni", "cdi", "volume-plugins"):
+            (work / name).mkdir()
+        (work / "cert" / "tokens").write_text(settings.tokens())
+        (work / "admin.kubeconfig").write_text(settings.kubeconfig(settings.ADMIN))
+        (work / "kubelet.kubeconfig").write_text(settings.kubeconfig(settings.KUBELET))
+        (work / "cni" / "10-pods.conflist").write_text(settings.cni(work))
+        (work / "containerd.toml").write_text(settings.containerd(work, self._plugins))
+        try:
+            subprocess.run(
+                ["openssl", "genrsa", "-out", work / "cert" / "sa.key", "2048"], check=True, capture_output=True
+            )
+        except FileNotFoundError:
+            raise NotHere(
+                "openssl is missing, which makes the key of service accounts: apt-get install openssl"
+            ) from None
+
+
+class Inside:
+    """A container from within, as its main process sees it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        """On the machine."""
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        self.environment = dict(each.decode().split("=", 1) for each in entries if b"=" in each)
+        self.mounts = {line.split()[4] for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()}
+        """Where something is mounted."""
+        dev = Path(f"/proc/{pid}/root/dev")
+        self.devices = {each.name for each in dev.iterdir() if each.is_char_device()}
+        """Names of character devices in /dev."""
+
+
+def pod_of(name: str, limits: Mapping[str, int], **spec: object) -> Object:
+    """A pod that runs until it is deleted, and then ends at once."""
+    container = {
+        "name": "c",
+        "image": settings.BUSYBOX,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", "env; while :; do sleep 3600; done"],
+        "resources": {"limits": {resource: str(number) for resource, number in limits.items()}},
+    }
+    base: Object = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**base, **spec}}
+
+
+def phase(pod: Object) -> str:
+    return str(pod["status"].get("phase", ""))
+
+
+def reason(pod: Object) -> str:
+    """Why it is where it is: its own reason and message, else that of the scheduler."""
+    status = pod["status"]
+    if "reason" in status:
+        return f"{status['reason']}: {status.get('message', '')}"
+    waits = [
+        each for each in status.get("conditions", []) if each["type"] == "PodScheduled" and each["status"] == "False"
+    ]
+    return f"{waits[0]['reason']}: {waits[0].get('message', '')}" if waits else ""
+
+
+def health(pod: Object, resource: str = GPU) -> dict[str, str]:
+    """Device id -> health as the pod's status tells it (gate ResourceHealthStatus)."""
+    return {
+        each["resourceID"]: each["health"]
+        for container in pod["status"].get("containerStatuses", [])
+        for status in container.get("allocatedResourcesStatus", [])
+        if status["name"] in (resource, f"claim:{resource}")
+        for each in status["resources"]
+    }
+
+
+def count_of(node: Object, resource: str = GPU) -> tuple[int, int]:
+    """(capacity, allocatable) of a Node object."""
+    status = node["status"]
+    return int(status["capacity"].get(resource, 0)), int(status["allocatable"].get(resource, 0))
+
+
+def _takes_pods(node: Object) -> bool:
+    ready = [each["status"] for each in node["status"].get("conditions", []) if each["type"] == "Ready"]
+    return ready == ["True"] and not node["spec"].get("taints")
+
+
+def _brief(thing: Object | None) -> str:
+    if thing is None:
+        return "nothing"
+    shown = {name: value for name, value in thing.get("status", thing).items() if name != "images"}
+    return re.sub(r"\s+", " ", str(shown))[:1500]
+
+
+def _which(program: str, path: str) -> str:
+    found = shutil.which(program, path=path)
+    if found is None:
+        raise NotHere(f"{program} is neither built nor installed")
+    return found
+
+
+@contextmanager
+def _patience(seconds: float, told: Callable[[], str]) -> Iterator[None]:
+    try:
+        with trio.fail_after(seconds):
+            yield
+    except trio.TooSlowError:
+        raise AssertionError(told()) from None
+
+
+def _tail(log: Log, lines: int = 15) -> str:
+    return "\n".join(log.text().splitlines()[-lines:])
