@@ -42,7 +42,7 @@ from reactor.model.condition import Policy
 from reactor.model.config import Config, Setting
 from reactor.model.gpu import Inventory
 from reactor.model.ids import DeviceId, ResourceName
-from reactor.model.kubelet import StreamId
+from reactor.model.kubelet import Registration, StreamId
 from reactor.model.settings import Settings
 from reactor.model.snapshot import Snapshot
 from reactor.nvml import Nvml
@@ -104,12 +104,9 @@ async def serve(
             # Not behind Later: a reaction is counted from its event, and the list is out before the log hears of that.
             metrics = _metrics(settings, later, recorder.lost)
             bus = Bus((), recorder=metrics or later, meter=metrics)
-            desk = Desk(
-                answer=allocate.answer,
-                prefer=allocate.prefer,
-                reports=Reports(lambda fact: door.emit(partial(bus.publish, fact))),
-            )
-            servers = PluginServers(door, desk, directory=settings.directory, kubelet_socket=settings.kubelet_socket)
+            reports = Reports(lambda fact: door.emit(partial(bus.publish, fact)))
+            desk = Desk(answer=allocate.answer, prefer=allocate.prefer, reports=reports)
+            servers = _servers(settings, door, desk, reports)
             file = StateFile(settings.state_dir)
             post = servers.post if metrics is None else metrics.posting(servers.post)
             advertise = add_handlers(bus, scan=nvml.scan, servers=servers, post=post, save=file.save)
@@ -132,6 +129,17 @@ async def serve(
                         await work(bus, sources, settings.grace)
                         await servers.aclose(settings.grace)
                 outer.cancel_scope.cancel()
+
+
+def _servers(settings: Settings, door: Door, desk: Desk, reports: Reports) -> PluginServers:
+    return PluginServers(
+        door,
+        desk,
+        directory=settings.sockets,
+        kubelet_socket=settings.kubelet_socket,
+        notified=reports.notified if settings.registration is Registration.WATCHER else None,
+        left={settings.directory, settings.registry} - {settings.sockets},
+    )
 
 
 async def _alone(settings: Settings, bus: Bus) -> Lock | None:
@@ -167,6 +175,7 @@ def _begin(settings: Settings, run: str, bus: Bus, file: StateFile) -> None:
         simulated=bool(settings.simulate_nvml),
         policy=policy if isinstance(policy, Policy) else Policy(),  # the command line has refused bad ones
         resync=settings.resync,
+        registration=settings.registration,
     )
     data, problem = file.read()
     restored = recall(data, partial(reparse, overrides=settings.overrides))
@@ -198,7 +207,7 @@ def _sources(
             overrides=settings.overrides,
         ),
         KubeletSource(
-            settings.directory,
+            settings.sockets,
             settings.kubelet_socket,
             servers.sockets,
             publish=publish(KubeletSource.name),
@@ -337,6 +346,13 @@ class Reports:
 
     def stream_ended(self, resource: ResourceName, socket: str, stream: StreamId) -> None:
         self._emit(e.StreamEnded(resource=resource, socket=socket, stream=stream))
+
+    def notified(self, resource: ResourceName, socket: str, error: str | None) -> None:
+        """What the kubelet's plugin watcher said of a socket."""
+        if error is None:
+            self._emit(e.PluginRegistered(resource=resource, socket=socket))
+        else:
+            self._emit(e.PluginRefused(resource=resource, socket=socket, error=error))
 
     def sent(
         self,

@@ -18,7 +18,7 @@ from reactor.model.config import Config, ConfigProblem
 from reactor.model.gpu import DriverState, Inventory, RecoveryAction
 from reactor.model.hold import CheckpointEntry, Hold, HoldKey, PodDevices
 from reactor.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
-from reactor.model.kubelet import SocketIdentity, StreamId
+from reactor.model.kubelet import Registration, SocketIdentity, StreamId
 
 Key = tuple[object, ...]
 
@@ -64,6 +64,7 @@ class AgentStarted(Fact, frozen=True, kw_only=True):
     """What XIDs mean here."""
     resync: float = 30.0
     """Seconds between scans that nothing asked for."""
+    registration: Registration = Registration.SOCKET
 
 
 class StateRestored(Fact, frozen=True, kw_only=True):
@@ -264,11 +265,34 @@ class PluginClosed(Fact, frozen=True, kw_only=True):
         return (PluginServing, self.resource)
 
 
+class PluginOffered(Fact, frozen=True, kw_only=True):
+    """The socket has a name under which the kubelet's plugin watcher finds it."""
+
+    resource: ResourceName
+    socket: str
+
+    @property
+    def key(self) -> Key:
+        return (PluginOffered, self.resource)
+
+
 class PluginRegistered(Fact, frozen=True, kw_only=True):
     resource: ResourceName
     socket: str
-    identity: SocketIdentity
-    """The kubelet's life that accepted it."""
+    identity: SocketIdentity | None = None
+    """The kubelet's life that accepted it; None: its plugin watcher said so, and does not say which life it is."""
+
+    @property
+    def key(self) -> Key:
+        return (PluginRegistered, self.resource)
+
+
+class PluginRefused(Fact, frozen=True, kw_only=True):
+    """The kubelet's plugin watcher found the socket and did not take it; it tries again by itself."""
+
+    resource: ResourceName
+    socket: str
+    error: str
 
     @property
     def key(self) -> Key:

@@ -16,7 +16,7 @@ from reactor.model.config import Config, ConfigProblem
 from reactor.model.gpu import Driver, DriverState, Gpu
 from reactor.model.hold import Hold, HoldKey, PodRef
 from reactor.model.ids import GpuUuid, PciAddress, ResourceName
-from reactor.model.kubelet import SocketIdentity, StreamId
+from reactor.model.kubelet import Registration, SocketIdentity, StreamId
 from reactor.plan import EMPTY, Plan
 
 
@@ -63,9 +63,12 @@ class Plugin(Struct, frozen=True, kw_only=True):
     """One resource's server, as facts have told of it."""
 
     socket: str
+    offered: bool = False
+    """Whether the kubelet's plugin watcher can find it."""
     registered: SocketIdentity | None = None
-    """The kubelet's life that took our Register, None: not registered."""
+    """The kubelet's life that took our Register; None: not registered so, see ``Kubelet.took``."""
     registered_at: float | None = None
+    """When the kubelet took it, in whichever way; None: it has not."""
     streams: frozenset[StreamId] = frozenset()
     spent: bool = False
     """Its socket was used for a registration that ended, or its file was removed: the next Register needs a new one."""
@@ -78,6 +81,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
 
 
 class Kubelet(Struct, frozen=True, kw_only=True):
+    registration: Registration = Registration.SOCKET
     identity: SocketIdentity | None = None
     """None: it does not answer, or nobody asked yet."""
     last: SocketIdentity | None = None
@@ -91,6 +95,18 @@ class Kubelet(Struct, frozen=True, kw_only=True):
     life: int = 0
     """Counts the lives of the kubelet that this agent saw begin."""
     plugins: Mapping[ResourceName, Plugin] = field(default_factory=dict)
+
+    @property
+    def there(self) -> bool:
+        """It answers, or it came to us although its own socket is not to be seen."""
+        found_us = self.registration is Registration.WATCHER and any(each.streams for each in self.plugins.values())
+        return self.identity is not None or found_us
+
+    def took(self, plugin: Plugin) -> bool:
+        """Whether this life of it has registered the plugin."""
+        if self.registration is Registration.WATCHER:
+            return plugin.registered_at is not None
+        return plugin.registered is not None and plugin.registered == self.identity
 
 
 class Books(Struct, frozen=True, kw_only=True):

@@ -62,7 +62,9 @@ def _add_flags(parser: Parser) -> None:
     flag(
         "--kubelet-socket",
         metavar="PATH",
-        text="the same, said as the path of the socket; must end in kubelet.sock (variable KUBELET_SOCKET)",
+        text="the same, said as the path of the socket; must end in kubelet.sock. Empty: the kubelet's plugin watcher "
+        "finds us, in plugins_registry in the kubelet root; --plugin-dir is needed all the same, for the kubelet's "
+        "checkpoint (variable KUBELET_SOCKET)",
     )
     flag(
         "--pod-resources-socket",

@@ -20,6 +20,7 @@ from reactor.conditions.classes import policy_from_environment
 from reactor.config import DRIVER_ROOT
 from reactor.model.config import Setting
 from reactor.model.errors import Refused
+from reactor.model.kubelet import LONGEST_REGISTRY, Registration
 from reactor.model.settings import Settings
 from reactor.simulate.nvml.products import parse
 from reactor.status.address import parse_listen
@@ -81,6 +82,7 @@ def read_settings(args: Namespace, environ: Mapping[str, str]) -> Settings:
         config=_config(look),
         kubelet_root=look.path("--kubelet-root", _DEFAULT.kubelet_root),
         plugin_dir=_plugin_dir(look),
+        registration=_registration(look),
         pod_resources_socket=_socket(look, "--pod-resources-socket"),
         state_dir=look.path("--state-dir", _DEFAULT.state_dir),
         admin_socket=_socket(look, "--admin-socket") or _DEFAULT.admin_socket,
@@ -117,13 +119,27 @@ def _plugin_dir(look: _Lookup) -> Path | None:
     if socket is None or (directory is not None and socket.variable):
         return None if directory is None else directory.path()
     if not socket.text:
-        raise Refused(f"{socket.where} is empty: this agent always registers with the kubelet; leave it out")
+        return None if directory is None else directory.path()
     path = socket.socket()
     if path.name != "kubelet.sock":
         raise Refused(f"{socket.where}: {path} must end in kubelet.sock, as the kubelet always names it")
     if directory is not None and directory.path() != path.parent:
         raise Refused(f"--plugin-dir {directory.text} and --kubelet-socket {path} disagree: give one of them")
     return path.parent
+
+
+def _registration(look: _Lookup) -> Registration:
+    """No kubelet.sock to register on: its plugin watcher is to find us, below the kubelet's root."""
+    socket = look.find("--kubelet-socket", "KUBELET_SOCKET")
+    if socket is None or socket.text:
+        return Registration.SOCKET
+    registry = Settings(kubelet_root=look.path("--kubelet-root", _DEFAULT.kubelet_root).absolute()).registry
+    if (size := len(os.fsencode(registry))) > LONGEST_REGISTRY:
+        raise Refused(
+            f"{socket.where} is empty, so sockets are in {registry}, whose path is {size} bytes long: at most "
+            f"{LONGEST_REGISTRY} leave room for a socket's name; choose a shorter --kubelet-root"
+        )
+    return Registration.WATCHER
 
 
 def _listen(look: _Lookup, flag: str, default: str) -> str:

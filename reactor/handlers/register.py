@@ -1,8 +1,9 @@
 """Serves each resource that is to be listed, registers it with the kubelet, and closes what is no longer wanted.
 
 One lane a resource: one that cannot be registered keeps no other waiting. Nothing is registered while a stream of it
-is live, and never twice on one socket: after a stream ended, the next Register comes from a fresh one
-(spec/kubelet.md 4).
+is live, and never twice on one socket: after a stream ended, the next registration is that of a fresh one
+(spec/kubelet.md 4). Where the kubelet's plugin watcher finds us, a socket is offered to it, whether it is there or not;
+that it took it is a fact which comes by itself.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Protocol
 
 from reactor import view
 from reactor.bus import Mail
-from reactor.events import Event, Fact, PluginClosed, PluginRegistered, PluginServing
+from reactor.events import Event, Fact, PluginClosed, PluginOffered, PluginRegistered, PluginServing
 from reactor.model.ids import ResourceName
-from reactor.state import State
+from reactor.model.kubelet import Registration
+from reactor.state import Plugin, State
 
 
 class Servers(Protocol):
@@ -25,10 +27,13 @@ class Servers(Protocol):
 
     async def register(self, resource: ResourceName, socket: str) -> None: ...
 
+    async def offer(self, resource: ResourceName, socket: str) -> None: ...
+
 
 class Step(Enum):
     SERVE = "serve"
     REGISTER = "register"
+    OFFER = "offer"
     CLOSE = "close"
 
 
@@ -37,6 +42,8 @@ def step(state: State, resource: ResourceName) -> Step | None:
     plugin = state.kubelet.plugins.get(resource)
     if resource not in view.names(state):
         return None if plugin is None else Step.CLOSE
+    if state.kubelet.registration is Registration.WATCHER:
+        return _step_to_be_found(plugin)
     identity = state.kubelet.identity
     if identity is None or state.kubelet.doubted:
         return None
@@ -45,6 +52,12 @@ def step(state: State, resource: ResourceName) -> Step | None:
     if plugin.streams or plugin.registered == identity:
         return None
     return Step.SERVE if plugin.spent or plugin.registered is not None else Step.REGISTER
+
+
+def _step_to_be_found(plugin: Plugin | None) -> Step | None:
+    if plugin is None or (plugin.spent and not plugin.streams):
+        return Step.SERVE
+    return None if plugin.offered or plugin.spent else Step.OFFER
 
 
 class Register:
@@ -78,6 +91,10 @@ class Register:
                 return (PluginClosed(resource=resource),)
             case Step.SERVE:
                 return (PluginServing(resource=resource, socket=await self._servers.serve(resource)),)
+            case Step.OFFER:
+                socket = state.kubelet.plugins[resource].socket
+                await self._servers.offer(resource, socket)
+                return (PluginOffered(resource=resource, socket=socket),)
             case Step.REGISTER:
                 return await self._register(state, resource)
 

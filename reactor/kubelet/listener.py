@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 
 from grpclib.config import Configuration
@@ -22,6 +23,7 @@ from h2.events import AlternativeServiceAvailable, Event, UnknownFrameReceived
 from h2.exceptions import ProtocolError
 
 from reactor.kubelet._pb.deviceplugin_grpc import DevicePluginBase
+from reactor.kubelet._pb.pluginregistration_grpc import RegistrationBase
 
 _BACKLOG = 128
 _ENOUGH = 1 << 16
@@ -112,8 +114,8 @@ def _ignore(event: Event) -> None:
 
 
 class _TrackingServer(Server):
-    def __init__(self, service: DevicePluginBase) -> None:
-        super().__init__([service])
+    def __init__(self, services: Sequence[DevicePluginBase | RegistrationBase]) -> None:
+        super().__init__(services)
         self.live: set[_Connection] = set()
         self.ended = False
 
@@ -123,11 +125,11 @@ class _TrackingServer(Server):
 
 
 class Listener:
-    """One service on one socket path. ``start`` and ``stop`` are called once each."""
+    """One plugin on one socket path. ``start`` and ``stop`` are called once each."""
 
-    def __init__(self, service: DevicePluginBase, path: str) -> None:
+    def __init__(self, service: DevicePluginBase, path: str, *others: RegistrationBase) -> None:
         self.path = path
-        self._server = _TrackingServer(service)
+        self._server = _TrackingServer((service, *others))
         self._identity: tuple[int, int] | None = None
         self._sock: socket.socket | None = None
 
@@ -148,6 +150,12 @@ class Listener:
             sock.close()
             self._unlink()
             raise
+
+    async def rename(self, path: str) -> None:
+        """Give the socket file another name; connections do not notice."""
+        os.rename(self.path, path)
+        self.path = path
+        self._identity = _identity(path)  # a rename is a change of it
 
     async def stop(self, patience: float = 0.3) -> None:
         """End every connection so that the peer sees it, and remove the socket file if it is still this one.

@@ -31,6 +31,8 @@ class PluginService(DevicePluginBase):
         self._resource = resource
         self._socket = socket
         self._encoder = ListEncoder()
+        self.spent = False
+        """Whether a stream of it has ended: whoever registers it after that gets half a plugin."""
 
     def __mapping__(self) -> dict[str, Handler]:
         watch = Handler(self.watch, Cardinality.UNARY_STREAM, pb.Empty, EncodedList)
@@ -66,6 +68,7 @@ class PluginService(DevicePluginBase):
                 await stream.send_message(encoded)
                 feed.sent(offer, len(encoded.data))
         finally:
+            self.spent = True
             feed.close()
 
     async def Allocate(self, stream: Stream[pb.AllocateRequest, pb.AllocateResponse]) -> None:  # noqa: N802

@@ -1,4 +1,7 @@
-"""Socket files of earlier lives of this agent: found by name, removed when nobody listens behind them."""
+"""Socket files of earlier lives of this agent: found by name, removed when nobody listens behind them.
+
+Those that were still hidden from the kubelet's plugin watcher are found as well.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from contextlib import suppress
 log = logging.getLogger(__name__)
 
 PREFIX = "gpu-reactor-"
+HIDDEN = "."
+"""The kubelet's plugin watcher passes over names that begin so."""
 
 
 def sweep(directory: str) -> tuple[str, ...]:
@@ -19,7 +24,11 @@ def sweep(directory: str) -> tuple[str, ...]:
     removed = []
     with suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.startswith(PREFIX) and entry.name.endswith(".sock") and _is_dead(entry.path):
+            if (
+                entry.name.removeprefix(HIDDEN).startswith(PREFIX)
+                and entry.name.endswith(".sock")
+                and _is_dead(entry.path)
+            ):
                 with suppress(FileNotFoundError):
                     os.unlink(entry.path)
                     removed.append(entry.name)

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import NewType
 
 from msgspec import Struct
 
 StreamId = NewType("StreamId", int)
+
+
+LONGEST_REGISTRY = 78
+"""Bytes of a directory that leave room for the shortest name of a socket of ours, also while it is hidden."""
+
+
+class Registration(StrEnum):
+    """How the kubelet comes to know of a plugin."""
+
+    SOCKET = "socket"
+    """We call Register on kubelet.sock, once in each life of the kubelet."""
+    WATCHER = "watcher"
+    """It finds our socket in its plugins_registry and asks; a new life of it finds what is there by itself."""
 
 
 class SocketIdentity(Struct, frozen=True):

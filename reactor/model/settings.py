@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from reactor.model.config import Setting
+from reactor.model.kubelet import Registration
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -15,6 +16,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     kubelet_root: Path = Path("/var/lib/kubelet")
     plugin_dir: Path | None = None
     """Directory of kubelet.sock, of our sockets, of the checkpoint and of the lock; None: below kubelet_root."""
+    registration: Registration = Registration.SOCKET
     pod_resources_socket: Path | None = None
     """None: below kubelet_root."""
     state_dir: Path = Path("/var/lib/gpu-reactor")
@@ -48,6 +50,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def kubelet_socket(self) -> Path:
         return self.directory / "kubelet.sock"
+
+    @property
+    def registry(self) -> Path:
+        """Where the kubelet's plugin watcher looks. It follows the kubelet's root, the plugin directory does not."""
+        return self.kubelet_root / "plugins_registry"
+
+    @property
+    def sockets(self) -> Path:
+        """Where our own sockets are."""
+        return self.registry if self.registration is Registration.WATCHER else self.directory
 
     @property
     def checkpoint(self) -> Path:

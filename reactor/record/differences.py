@@ -220,12 +220,12 @@ def _grouped(holds: Iterable[Hold]) -> dict[tuple[ResourceName, str], list[Hold]
 
 
 def _settled(state: State) -> bool:
-    plugins, identity = state.kubelet.plugins, state.kubelet.identity
-    if identity is None or not state.plan.resources:
+    kubelet = state.kubelet
+    if not kubelet.there or not state.plan.resources:
         return False
     return all(
-        (plugin := plugins.get(resource.name)) is not None
-        and plugin.registered == identity
+        (plugin := kubelet.plugins.get(resource.name)) is not None
+        and kubelet.took(plugin)
         and plugin.sent_revision is not None
         for resource in state.plan.resources
     )

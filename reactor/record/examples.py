@@ -132,6 +132,13 @@ KUBELET: tuple[Line, ...] = (
     s.PluginSwept(resource=_NAME, socket="gpu-reactor-1.sock", msg=f"socket of {_NAME} was removed, serving anew"),
     s.PluginServed(resource=_NAME, socket="gpu-reactor-2.sock", msg=f"{_NAME} is served on gpu-reactor-2.sock"),
     s.PluginClosed(resource=_NAME, msg=f"{_NAME} is no longer served"),
+    s.PluginOffered(resource=_NAME, socket="gpu-reactor-2.sock", msg=f"{_NAME} is there for the kubelet to find"),
+    s.PluginRefused(
+        resource=_NAME,
+        socket="gpu-reactor-2.sock",
+        error='the ResourceName "nvidia.com/" is invalid',
+        msg=f'kubelet did not take {_NAME}: the ResourceName "nvidia.com/" is invalid',
+    ),
     s.PluginRegistered(resource=_NAME, socket="gpu-reactor-2.sock", msg=f"kubelet took {_NAME}"),
     s.StreamOpened(resource=_NAME, stream=3, msg=f"kubelet listens to {_NAME}"),
     s.StreamClosed(resource=_NAME, stream=3, msg=f"a stream of {_NAME} ended"),

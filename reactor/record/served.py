@@ -43,6 +43,23 @@ class PluginClosed(Line, frozen=True, kw_only=True, tag="plugin.closed"):
     resource: str
 
 
+class PluginOffered(Line, frozen=True, kw_only=True, tag="plugin.offered"):
+    """The socket of a resource is where the kubelet's plugin watcher looks; the kubelet is to come."""
+
+    level: Level = Level.DEBUG
+    resource: str
+    socket: str
+
+
+class PluginRefused(Line, frozen=True, kw_only=True, tag="plugin.refused"):
+    """The kubelet's plugin watcher did not take a resource; it tries again by itself, ever more seldom."""
+
+    level: Level = Level.WARNING
+    resource: str
+    socket: str
+    error: str
+
+
 class PluginRegistered(Line, frozen=True, kw_only=True, tag="plugin.registered"):
     """The kubelet took a resource."""
 

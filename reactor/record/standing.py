@@ -25,6 +25,7 @@ _BEGIN: Mapping[str, Kinds] = {
     "handler.": (say.HandlerFailed,),
     "plan.oversize": (say.PlanMade,),
     "podresources.list": (served.PodresourcesFailed,),
+    "registration.refused": (served.PluginRefused,),
     "source.": (say.SourceFailed,),
 }
 """Lines that tell of a fault whose name begins so."""
@@ -36,6 +37,7 @@ _END: Mapping[str, Kinds] = {
     "handler.": (say.HandlerRecovered,),
     "plan.oversize": (say.PlanMade,),
     "podresources.list": (served.PodresourcesAnswered,),
+    "registration.refused": (served.PluginRegistered, served.PluginClosed),
     "source.": (say.SourceRecovered,),
 }
 

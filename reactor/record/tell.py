@@ -47,6 +47,12 @@ def _plugin(fact: Fact) -> tuple[Line, ...]:
             )
         case facts.PluginClosed():
             line = say.PluginClosed(resource=fact.resource, msg=f"{fact.resource} is no longer served")
+        case facts.PluginOffered():
+            told = f"{fact.resource} is there for the kubelet to find"
+            line = say.PluginOffered(resource=fact.resource, socket=fact.socket, msg=told)
+        case facts.PluginRefused():
+            told = f"kubelet did not take {fact.resource}: {fact.error}"
+            line = say.PluginRefused(resource=fact.resource, socket=fact.socket, error=fact.error, msg=told)
         case facts.PluginRegistered():
             told = f"kubelet took {fact.resource}"
             line = say.PluginRegistered(resource=fact.resource, socket=fact.socket, msg=told)

@@ -41,7 +41,9 @@ Known = (
     | e.PluginSocketGone
     | e.PluginServing
     | e.PluginClosed
+    | e.PluginOffered
     | e.PluginRegistered
+    | e.PluginRefused
     | e.StreamOpened
     | e.StreamEnded
     | e.Advertised
@@ -112,6 +114,10 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:
             return kubelet.serving(state, fact)
         case e.PluginClosed():
             return kubelet.closed(state, fact)
+        case e.PluginOffered():
+            return kubelet.offered(state, fact)
+        case e.PluginRefused():
+            return kubelet.refused(state, event, fact)
         case e.PluginRegistered():
             return kubelet.registered(state, event, fact)
         case e.StreamOpened():
@@ -165,6 +171,7 @@ def _started(state: State, event: e.Event, fact: e.AgentStarted) -> State:
         environment=fact.policy,
         policy=fact.policy,
         resync=fact.resync,
+        kubelet=replace(state.kubelet, registration=fact.registration),
         started_wall=event.wall,
         clock=event.wall - event.at,
     )

@@ -9,6 +9,8 @@ from reactor.events import (
     KubeletDown,
     KubeletUp,
     PluginClosed,
+    PluginOffered,
+    PluginRefused,
     PluginRegistered,
     PluginServing,
     PluginSocketGone,
@@ -18,11 +20,13 @@ from reactor.events import (
 from reactor.model.ids import ResourceName
 from reactor.model.value import replace
 from reactor.reducer import holds
+from reactor.reducer.faults import begin, end
 from reactor.state import Plugin, State
 
 STREAM_WITHIN = 2.0
 """Seconds after a Register that was accepted within which the kubelet opens its stream (spec/kubelet.md 4, rule d)."""
 _ENROLLED = "enrolled:"
+_REFUSED = "registration.refused:"
 
 
 def up(state: State, event: Event, fact: KubeletUp) -> State:
@@ -56,7 +60,15 @@ def serving(state: State, fact: PluginServing) -> State:
     return _with_plugin(state, fact.resource, Plugin(socket=fact.socket))
 
 
+def offered(state: State, fact: PluginOffered) -> State:
+    plugin = state.kubelet.plugins.get(fact.resource)
+    if plugin is None or plugin.socket != fact.socket or plugin.offered:
+        return state
+    return _with_plugin(state, fact.resource, replace(plugin, offered=True))
+
+
 def closed(state: State, fact: PluginClosed) -> State:
+    state = end(state, _REFUSED + fact.resource)
     if fact.resource not in state.kubelet.plugins:
         return state
     plugins = {name: plugin for name, plugin in state.kubelet.plugins.items() if name != fact.resource}
@@ -67,11 +79,21 @@ def registered(state: State, event: Event, fact: PluginRegistered) -> State:
     plugin = state.kubelet.plugins.get(fact.resource)
     if plugin is None or plugin.socket != fact.socket:
         return state
+    state = end(state, _REFUSED + fact.resource)
     state = _with_plugin(state, fact.resource, replace(plugin, registered=fact.identity, registered_at=event.at))
     if plugin.streams:
         return state
     due = event.at + STREAM_WITHIN
     return replace(state, deadlines={**state.deadlines, _ENROLLED + fact.resource: due})
+
+
+def refused(state: State, event: Event, fact: PluginRefused) -> State:
+    plugin = state.kubelet.plugins.get(fact.resource)
+    if plugin is None or plugin.socket != fact.socket:
+        return state
+    name = _REFUSED + fact.resource
+    known = state.faults.get(name)
+    return begin(state, event, name, fact.error, count=known.count + 1 if known else 1)
 
 
 def deadline(state: State, fact: DeadlinePassed) -> State:
@@ -80,7 +102,7 @@ def deadline(state: State, fact: DeadlinePassed) -> State:
         return state
     resource = ResourceName(fact.name.removeprefix(_ENROLLED))
     plugin = state.kubelet.plugins.get(resource)
-    if plugin is None or plugin.streams or plugin.registered is None:
+    if plugin is None or plugin.streams or plugin.registered_at is None:
         return state
     return _with_plugin(state, resource, replace(plugin, registered=None, registered_at=None, spent=True))
 

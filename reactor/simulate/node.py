@@ -26,7 +26,7 @@ from reactor.model.condition import Policy
 from reactor.model.errors import Transient
 from reactor.model.hold import CheckpointEntry
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, device_id
-from reactor.model.kubelet import SocketIdentity
+from reactor.model.kubelet import Registration, SocketIdentity
 from reactor.nvml import Nvml
 from reactor.simulate.kubelet.core import Traits
 from reactor.simulate.kubelet.memory import MemoryKubelet
@@ -54,11 +54,14 @@ class SimNode:
         gpus: str,
         traits: Traits,
         boot: str = "boot-1",
+        registration: Registration = Registration.SOCKET,
         nvml: Callable[[Hardware], Nvml] = direct,
     ) -> None:
         self.hardware = Hardware(gpus)
         self.kubelet = MemoryKubelet(nursery, traits)
         self.boot = boot
+        self.registration = registration
+        """Of each life of the agent that begins."""
         self.policy = Policy()
         self.disk: bytes | None = None
         """Content of the state file."""
@@ -205,8 +208,10 @@ class _Agent:
         self.bus = Bus((), recorder=node._recorder, wall=node.wall)
         self._queue: deque[e.Fact] = deque()
         self._woken = trio.Event()
-        self.desk = Desk(answer=allocate.answer, prefer=allocate.prefer, reports=agent.Reports(self.emit))
-        self.servers = MemoryServers(node.kubelet, self.desk)
+        reports = agent.Reports(self.emit)
+        self.desk = Desk(answer=allocate.answer, prefer=allocate.prefer, reports=reports)
+        found = node.registration is Registration.WATCHER
+        self.servers = MemoryServers(node.kubelet, self.desk, reports.notified if found else None)
         self.nvml = node.nvml(node.hardware)
         agent.add_handlers(self.bus, scan=self.nvml.scan, servers=self.servers, post=self.servers.post, save=self._save)
 
@@ -231,7 +236,15 @@ class _Agent:
 
     def _begin(self) -> None:
         node = self.node
-        self.bus.publish(e.AgentStarted(version="sim", run=f"run-{id(self)}", boot=node.boot, policy=node.policy))
+        self.bus.publish(
+            e.AgentStarted(
+                version="sim",
+                run=f"run-{id(self)}",
+                boot=node.boot,
+                policy=node.policy,
+                registration=node.registration,
+            )
+        )
         self.bus.publish(recall(node.disk, agent.reparse))
 
     def _sources(self) -> tuple[PodResourcesSource, KubeletSource, HealthSource, TimerSource]:
@@ -313,11 +326,12 @@ async def sim_node(
     traits: Traits | None = None,
     config: str | None = "version: v1\n",
     started: bool = True,
+    registration: Registration = Registration.SOCKET,
     nvml: Callable[[Hardware], Nvml] = direct,
 ) -> AsyncIterator[SimNode]:
     """A node for the body. ``started``: kubelet and agent are up, and the first list has been sent."""
     async with trio.open_nursery() as nursery:
-        node = SimNode(nursery, recorder, gpus=gpus, traits=traits or Traits(), nvml=nvml)
+        node = SimNode(nursery, recorder, gpus=gpus, traits=traits or Traits(), registration=registration, nvml=nvml)
         if config is not None:
             node.edit_config(config)
         if started:

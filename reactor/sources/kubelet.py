@@ -3,6 +3,9 @@
 Three signals: a stream of ours ends (the state then doubts the kubelet), the socket's (inode, ctime) changes, our own
 file disappears. The first comes at once and starts a fast probe; the directory watch is the net for the others. The
 kubelet is up when its socket accepts a connection.
+
+Where its plugin watcher finds us, a stream of a new life may be there before its socket was looked at; and a kubelet
+whose socket is not to be seen at all still serves. Which life it is nobody but that socket tells.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import trio
 from reactor.events import Fact, KubeletDown, KubeletUp, PluginSocketGone
 from reactor.kubelet import presence
 from reactor.model.ids import ResourceName
-from reactor.model.kubelet import SocketIdentity
+from reactor.model.kubelet import Registration, SocketIdentity
 from reactor.state import Kubelet, State
 from reactor.watch import watch as watch_directory
 
@@ -50,6 +53,11 @@ class Watch(Protocol):
         names: Callable[[str], bool] | None,
         task_status: trio.TaskStatus[None] = ...,
     ) -> None: ...
+
+
+def _doubtful(state: State) -> bool:
+    kubelet = state.kubelet
+    return kubelet.doubted or (kubelet.identity is None and kubelet.there)
 
 
 def _moved(before: Kubelet, state: State) -> bool:
@@ -99,7 +107,8 @@ class KubeletSource:
         self._told, self._gone = "", frozenset()
         self._hurry(FAST_FOR)
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._watch_directory)
+            for directory in {self._directory, self._socket.parent}:
+                await nursery.start(self._watch_directory, directory)
             nursery.start_soon(self._attend_doubts)
             task_status.started()
             while True:
@@ -108,10 +117,10 @@ class KubeletSource:
                     await self._woken.wait()
                 self._woken = trio.Event()
 
-    async def _watch_directory(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        await self._watch(
-            self._directory, self._wake, poll=NET, step=STEP, names=self._concerns_us, task_status=task_status
-        )
+    async def _watch_directory(
+        self, directory: Path, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        await self._watch(directory, self._wake, poll=NET, step=STEP, names=self._concerns_us, task_status=task_status)
 
     def _concerns_us(self, name: str) -> bool:
         """The kubelet's checkpoint is rewritten in the same directory with every list and every Allocate."""
@@ -119,7 +128,7 @@ class KubeletSource:
 
     async def _attend_doubts(self) -> None:
         while True:
-            doubting = (await self._until(lambda state: state.kubelet.doubted)).kubelet
+            doubting = (await self._until(_doubtful)).kubelet
             self._hurry(FAST_FOR)
             self._wake()
             # Any change counts, not only that the doubt is over: it may be back before this task runs again.
@@ -166,7 +175,8 @@ class KubeletSource:
 
     def _proven(self) -> bool:
         """A stream of ours lives and none has ended: the kubelet is there, whatever became of its socket's file."""
-        return self._streams() and not self._state().kubelet.doubted
+        kubelet = self._state().kubelet
+        return self._streams() and not kubelet.doubted and kubelet.identity is not None
 
     def _streams(self) -> bool:
         return any(plugin.streams for plugin in self._state().kubelet.plugins.values())
@@ -179,7 +189,7 @@ class KubeletSource:
             self._publish(KubeletDown(reason=reason))
 
     def _came(self, found: SocketIdentity) -> None:
-        if self._streams():
+        if self._streams() and self._state().kubelet.registration is Registration.SOCKET:
             return  # the old life's streams end first; each end is a doubt, and a doubt looks again
         self._told = found
         self._publish(KubeletUp(identity=found, pins_cpus=self._pins_cpus()))

@@ -234,7 +234,7 @@ def _resource(
         tombstones=sum(not _is_planned(device.gpu, device.share, shares) for device in unhealthy),
         held=held,
         reasons=dict(Counter(device.reason for device in unhealthy if device.reason)),
-        registered=plugin is not None and plugin.registered is not None and plugin.registered == state.kubelet.identity,
+        registered=plugin is not None and state.kubelet.took(plugin),
         socket=plugin.socket if plugin else "",
         streams=len(plugin.streams) if plugin else 0,
         sent=_sent(plugin),
@@ -269,8 +269,8 @@ def _current(plugin: Plugin | None, offer: Offer | None) -> bool:
 def _kubelet(state: State) -> KubeletDoc:
     kubelet, books = state.kubelet, state.books
     return KubeletDoc(
-        up=kubelet.identity is not None,
-        reason=kubelet.reason if kubelet.identity is None else "",
+        up=kubelet.there,
+        reason="" if kubelet.there else kubelet.reason,
         life=kubelet.life,
         inode=kubelet.identity.inode if kubelet.identity else None,
         pods=len(books.pods),

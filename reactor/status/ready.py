@@ -44,7 +44,7 @@ def _driver(driver: DriverStatus, *, scanned: bool, wanted: bool) -> Iterator[st
 
 def _kubelet(state: State) -> Iterator[str]:
     kubelet = state.kubelet
-    if kubelet.identity is None:
+    if not kubelet.there:
         if not kubelet.reason and not kubelet.life:
             yield "the kubelet has not been looked for yet"
         return
@@ -56,7 +56,7 @@ def _kubelet(state: State) -> Iterator[str]:
 def _plugin(kubelet: Kubelet, plugin: Plugin | None) -> str | None:
     if plugin is None:
         return "its server is not up"
-    if plugin.registered is None or plugin.registered != kubelet.identity:
+    if not kubelet.took(plugin):
         return "not registered with the kubelet"
     if not plugin.streams:
         return "the kubelet does not watch it"

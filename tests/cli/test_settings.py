@@ -11,6 +11,7 @@ from reactor.cli.settings import read_settings
 from reactor.config import OPTIONS
 from reactor.model.config import Plain, Setting, Source
 from reactor.model.errors import Refused
+from reactor.model.kubelet import LONGEST_REGISTRY, Registration
 from reactor.model.settings import Settings
 
 
@@ -75,6 +76,27 @@ def test_the_kubelet_socket_says_the_plugin_directory():
     assert settings("--plugin-dir /y", KUBELET_SOCKET="/x/kubelet.sock").directory == Path("/y")
 
 
+@pytest.mark.parametrize(("line", "environ"), [(" --kubelet-socket=", {}), ("", {"KUBELET_SOCKET": ""})])
+def test_an_empty_kubelet_socket_leaves_finding_us_to_the_plugin_watcher(line: str, environ: dict[str, str]):
+    """Its directory follows the kubelet's root; checkpoint and lock stay where they are."""
+    found = settings(f"--kubelet-root /r{line}", **environ)
+    assert found.registration is Registration.WATCHER
+    assert found.sockets == Path("/r/plugins_registry")
+    assert found.directory == Path("/r/device-plugins")
+    assert settings("--plugin-dir /y", KUBELET_SOCKET="").directory == Path("/y")
+    assert settings("").registration is Registration.SOCKET
+    assert settings("").sockets == settings("").directory
+    assert settings("--kubelet-socket /x/kubelet.sock", KUBELET_SOCKET="").registration is Registration.SOCKET
+
+
+def test_a_kubelet_root_that_leaves_no_room_for_a_socket_in_its_registry_is_refused():
+    """KBL-16"""
+    longest = "/" + "r" * (LONGEST_REGISTRY - len("//plugins_registry"))
+    assert settings(f"--kubelet-root {longest}", KUBELET_SOCKET="").registration is Registration.WATCHER
+    with pytest.raises(Refused, match=f"KUBELET_SOCKET is empty, so sockets .* at most {LONGEST_REGISTRY} leave"):
+        settings(f"--kubelet-root {longest}x", KUBELET_SOCKET="")
+
+
 def test_probes_can_be_switched_off():
     assert read_settings(parsed(["--probe-listen", ""]), {}).probe_listen == ""
 
@@ -118,8 +140,6 @@ def test_a_bad_flag_is_refused_with_what_to_write(line: str, complaint: str):
 
 
 def test_a_bad_variable_is_refused_by_its_name():
-    with pytest.raises(Refused, match="the variable KUBELET_SOCKET is empty"):
-        settings(KUBELET_SOCKET="")
     with pytest.raises(Refused, match=r"the variable KUBELET_SOCKET: /x/other must end in kubelet\.sock"):
         settings(KUBELET_SOCKET="/x/other")
     with pytest.raises(Refused, match="the variable DP_DISABLE_HEALTHCHECKS: 'zero' is no XID"):

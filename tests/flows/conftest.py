@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reactor.model.kubelet import Registration
 from reactor.nvml import Nvml
 from reactor.record.recorder import Recorder
 from reactor.simulate.kubelet.core import Traits
@@ -46,6 +47,7 @@ def flow(seen: Witness, tmp_path: Path) -> Flow:
         started: bool = True,
         numa: bool = False,
         faults: tuple[str, ...] = (),
+        registration: Registration = Registration.SOCKET,
         nvml: Callable[[Hardware], Nvml] = direct,
         **traits: object,
     ) -> AsyncIterator[SimNode]:
@@ -53,7 +55,9 @@ def flow(seen: Witness, tmp_path: Path) -> Flow:
             nvml = partial(_with_files, root=tmp_path)
             traits.setdefault("policy", Policy.BEST_EFFORT)
         kind = Traits(version=Version.parse(version), **traits)  # type: ignore[arg-type]
-        async with sim_node(seen, gpus=gpus, traits=kind, config=None, started=False, nvml=nvml) as node:
+        async with sim_node(
+            seen, gpus=gpus, traits=kind, config=None, started=False, registration=registration, nvml=nvml
+        ) as node:
             seen.attend(node)
             node.share(replicas) if config is None else node.edit_config(config)
             if started:

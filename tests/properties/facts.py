@@ -151,6 +151,8 @@ kubelet: st.SearchStrategy[e.Fact] = st.one_of(
     st.builds(e.PluginServing, resource=resources, socket=_sockets),
     st.builds(e.PluginClosed, resource=resources),
     st.builds(e.PluginRegistered, resource=resources, socket=_sockets, identity=_identities),
+    st.builds(e.PluginOffered, resource=resources, socket=_sockets),
+    st.builds(e.PluginRefused, resource=resources, socket=_sockets, error=st.just("no")),
     st.builds(e.StreamOpened, resource=resources, socket=_sockets, stream=_streams),
     st.builds(e.StreamOpened, resource=resources, socket=_sockets, stream=_streams),
     st.builds(e.StreamEnded, resource=resources, socket=_sockets, stream=_streams),

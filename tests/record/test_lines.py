@@ -364,6 +364,8 @@ ALONE: list[tuple[Fact, str]] = [
     (facts.PluginSocketGone(resource=GPU, socket="a"), "plugin.swept"),
     (facts.PluginServing(resource=GPU, socket="a"), "plugin.served"),
     (facts.PluginClosed(resource=GPU), "plugin.closed"),
+    (facts.PluginOffered(resource=GPU, socket="a"), "plugin.offered"),
+    (facts.PluginRefused(resource=GPU, socket="a", error="no"), "plugin.refused"),
     (facts.PluginRegistered(resource=GPU, socket="a", identity=LIFE), "plugin.registered"),
     (facts.StreamOpened(resource=GPU, socket="a", stream=StreamId(1)), "stream.opened"),
     (facts.StreamEnded(resource=GPU, socket="a", stream=StreamId(1)), "stream.closed"),

@@ -110,6 +110,10 @@ FAULTS: Mapping[str, tuple[Sequence[e.Fact], Sequence[e.Fact]]] = {
     ),
     f"plan.oversize:{GPU}": ([read(OVERSIZE, "large")], [read(Config(), "small")]),
     "podresources.list": ([e.PodsListFailed(error="x")], [e.PodsListed(pods=(), asked_at=1.0)]),
+    f"registration.refused:{GPU}": (
+        [e.PluginServing(resource=GPU, socket="s"), e.PluginRefused(resource=GPU, socket="s", error="x")],
+        [e.PluginRegistered(resource=GPU, socket="s")],
+    ),
     "source.kubelet": (
         [e.SourceFailed(source="kubelet", error="x", attempt=1, retry_in=1.0)],
         [e.SourceRecovered(source="kubelet", attempts=1)],

@@ -38,6 +38,10 @@ class Plug:
     desk: Desk
     encoder: ListEncoder = field(default_factory=ListEncoder)
     links: set[Link] = field(default_factory=set)
+    notified: Callable[[str | None], None] | None = None
+    """What a plugin watcher is to tell: why it did not take this one, None: it did. None: it asks in vain."""
+    spent: bool = False
+    """A stream of it has ended."""
     closed: bool = False
     """Nobody listens: its file, if it is still there, refuses connections."""
 
@@ -117,6 +121,8 @@ class Link:
             self._plug.links.discard(self)
         if self._feed is not None:
             self._feed.close()
+            if self._plug is not None:
+                self._plug.spent = True
         self._scope.cancel()
         for call in self._calls:
             call.cancel()

@@ -46,6 +46,8 @@ class MemoryKubelet:
         self.weather = Weather()
         self.sockets: dict[str, Plug] = {}
         """Plugin sockets that are files in the directory. One that is swept can still be served, but not be found."""
+        self.registry: dict[str, Plug] = {}
+        """Sockets that are files in the directory of the plugin watcher. No start wipes it."""
         self.panicked: str | None = None
         self.lives = 0
         self.on_list: Callable[[str], None] = lambda resource: None
@@ -62,7 +64,7 @@ class MemoryKubelet:
         self._life = self._new_life(KubeletCore(self.traits, self.api, clock), over=True)
 
     def _new_life(self, core: KubeletCore, *, over: bool = False) -> Life:
-        return Life(self._nursery, core, self.sockets, self.weather, over=over, on_list=self._heard)
+        return Life(self._nursery, core, self.sockets, self.registry, self.weather, over=over, on_list=self._heard)
 
     def _heard(self, resource: str) -> None:
         self.on_list(resource)
@@ -97,6 +99,7 @@ class MemoryKubelet:
         self.sockets.clear()
         # The inode number of the socket before is reused at once, as seen on real nodes.
         self._identity = SocketIdentity(inode=4711, ctime_ns=next(self._ctimes))
+        self._life.watch_registry(self.changed)
         self._stir()
 
     async def api_answers(self) -> None:
@@ -164,15 +167,16 @@ class MemoryKubelet:
         return self.up
 
     def exists(self, socket: str) -> bool:
-        return socket in self.sockets
+        return socket in self.sockets or socket in self.registry
 
     async def changed(self) -> None:
         """Wait for the next change in the plugin directory (checkpoint noise left out)."""
         await self._moved.wait()
 
     def sweep_sockets(self) -> None:
-        """Somebody removes the plugins' socket files; their streams live on."""
+        """Somebody removes the plugins' socket files; their streams live on, but for those the plugin watcher found."""
         self.sockets.clear()
+        self.registry.clear()
         self._stir()
 
     # ------------------------------------------------------------ plugins
@@ -182,12 +186,18 @@ class MemoryKubelet:
         self.sockets[plug.socket] = plug
         self._stir()
 
+    def show(self, plug: Plug) -> None:
+        """The agent serves a socket where the plugin watcher finds it."""
+        self.registry[plug.socket] = plug
+        self._stir()
+
     def unbind(self, plug: Plug) -> None:
         """The agent ends a server; its file goes if it is still the same."""
         plug.close()
-        if self.sockets.get(plug.socket) is plug:
-            del self.sockets[plug.socket]
-            self._stir()
+        for directory in (self.sockets, self.registry):
+            if directory.get(plug.socket) is plug:
+                del directory[plug.socket]
+                self._stir()
 
     async def register(self, resource: str, socket: str, deadline: float = 12.0) -> None:
         """Register as a plugin calls it. Refused or Transient, with the kubelet's text."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -22,6 +23,8 @@ class Directory(Protocol):
 
     def bind(self, plug: Plug) -> None: ...
 
+    def show(self, plug: Plug) -> None: ...
+
     def unbind(self, plug: Plug) -> None: ...
 
     def exists(self, socket: str) -> bool: ...
@@ -30,15 +33,23 @@ class Directory(Protocol):
 
 
 class MemoryServers:
-    def __init__(self, directory: Directory, desk: Desk) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        desk: Desk,
+        notified: Callable[[ResourceName, str, str | None], None] | None = None,
+    ) -> None:
+        """``notified``: what the plugin watcher says; None: sockets are not for it to find."""
         self.fail_serve = 0
         """So many calls of ``serve`` to come fail."""
         self._directory = directory
         self._desk = desk
+        self._notified = notified
+        self._hidden: set[str] = set()
         self._plugs: dict[ResourceName, Plug] = {}
 
     def sockets(self) -> Mapping[ResourceName, str]:
-        return {resource: plug.socket for resource, plug in self._plugs.items()}
+        return {resource: plug.socket for resource, plug in self._plugs.items() if plug.socket not in self._hidden}
 
     async def serve(self, resource: ResourceName) -> str:
         """Serve on a fresh socket; a server that the resource had is closed first."""
@@ -48,12 +59,24 @@ class MemoryServers:
             raise Transient(f"serving {resource}: No space left on device")
         plug = Plug(resource, f"gpu-reactor-{resource.rpartition('/')[2]}-{next(_numbers):08x}.sock", self._desk)
         self._plugs[resource] = plug
-        self._directory.bind(plug)
+        if self._notified is None:
+            self._directory.bind(plug)
+        else:
+            plug.notified = partial(self._notified, resource, plug.socket)
+            self._hidden.add(plug.socket)
         return plug.socket
+
+    async def offer(self, resource: ResourceName, socket: str) -> None:
+        await trio.lowlevel.checkpoint()
+        plug = self._plugs.get(resource)
+        if plug is not None and plug.socket == socket and socket in self._hidden:
+            self._hidden.discard(socket)
+            self._directory.show(plug)
 
     async def close(self, resource: ResourceName) -> None:
         plug = self._plugs.pop(resource, None)
         if plug is not None:
+            self._hidden.discard(plug.socket)
             self._directory.unbind(plug)
         await trio.lowlevel.checkpoint()
 

@@ -176,7 +176,7 @@ def _served(sight: Sight) -> Found:
         f.STREAMS: {(name,): len(plugins[name].streams) if name in plugins else 0 for name in names},
         f.SENDS: {(name,): tally.sends[name] for name in names},
         f.MESSAGE: {(name,): tally.sizes[name] for name in names if name in tally.sizes},
-        f.KUBELET_UP: {ONE: _flag(state.kubelet.identity)},
+        f.KUBELET_UP: {ONE: _flag(state.kubelet.there)},
         f.REACTION: {(trigger.value,): seconds for trigger, seconds in tally.reactions.seconds.items()},
     }
 

@@ -123,6 +123,8 @@ class Tally:
         match fact:
             case e.PluginRegistered():
                 self.registrations[fact.resource, "ok"] += 1
+            case e.PluginRefused():
+                self.registrations[fact.resource, "error"] += 1
             case e.HandlerFailed(handler="register"):
                 self.registrations[fact.lane, "error"] += 1
             case e.Advertised():
