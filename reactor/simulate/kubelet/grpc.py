@@ -147,6 +147,10 @@ class GrpcKubelet:
         """A reboot, as far as pods go: the runtime has nothing running."""
         await self._ask(_reboot)
 
+    async def start_pod(self, name: str) -> None:
+        """Try once more to start a pod that waits for it."""
+        await self._do(lambda kubelet: kubelet.start_pod(name))
+
     async def restart_container(self, name: str, container: str) -> None:
         await self._do(lambda kubelet: kubelet.restart_container(name, container))
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 
-from grpclib.const import Status
+from grpclib.const import Handler, Status
 from grpclib.exceptions import GRPCError
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server, Stream
@@ -121,6 +121,14 @@ class PodResources(PodResourcesListerBase):
         if found is None:
             raise GRPCError(Status.UNKNOWN, f"pod {ref.name} in namespace {ref.namespace} not found")
         await stream.send_message(v1.GetPodResourcesResponse(pod_resources=_pod(found)))
+
+
+class OldPodResources(PodResources):
+    """The same as v1alpha1, of which the kubelet still serves List; what it knows of a message is the same."""
+
+    def __mapping__(self) -> dict[str, Handler]:
+        (old,) = (each for path, each in super().__mapping__().items() if path.endswith("/List"))
+        return {"/v1alpha1.PodResourcesLister/List": old}
 
 
 def _pod(entry: PodEntry) -> v1.PodResources:

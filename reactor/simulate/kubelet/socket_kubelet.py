@@ -74,8 +74,9 @@ class SocketKubelet:
             registration = services.KillableServer([services.Registration(self._register)], sock)
             self._servers.append(registration)
             await registration.listen()
-        pods = services.PodResources(self.core, RateLimit(time.monotonic))
-        lister = services.KillableServer([pods], directory.listen(self._pod_resources))
+        limit = RateLimit(time.monotonic)
+        pods = [service(self.core, limit) for service in (services.PodResources, services.OldPodResources)]
+        lister = services.KillableServer(pods, directory.listen(self._pod_resources))
         self._servers.append(lister)
         await lister.listen()
         self._seen("started", {"version": str(self.traits.version)})
@@ -220,6 +221,10 @@ class SocketKubelet:
         pod = self.api.delete(name, namespace)
         if pod is not None and self.api.answering:
             self.core.forget(pod)
+
+    async def start_pod(self, name: str) -> None:
+        """Try once more to start a pod that waits for it."""
+        await self._step(lambda: self.core.start(self.api.find(name)))
 
     async def restart_container(self, name: str, container: str) -> None:
         """A container ended and starts again in place. PluginError where PreStart fails."""

@@ -12,7 +12,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -357,7 +357,3 @@ async def probe(
     finally:
         with trio.CancelScope(shield=True):
             await plugin.close()
-
-
-def environments(names: Mapping[str, str]) -> pb.AllocateResponse:
-    return pb.AllocateResponse(container_responses=[pb.ContainerAllocateResponse(envs=dict(names))])

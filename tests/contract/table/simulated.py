@@ -102,6 +102,9 @@ class Simulated:
     async def restart_container(self, pod: str, container: str) -> None:
         await self._kubelet.restart_container(pod, container)
 
+    async def retried(self, pod: str) -> None:
+        await self._kubelet.start_pod(pod)
+
     async def health(self, pod: str) -> Mapping[str, Mapping[str, str]]:
         return await self._kubelet.pod_health(pod)
 

@@ -30,6 +30,8 @@ class Shape:
     """``app``, ``init``, or ``sidecar``."""
     finishes: bool = False
     """It ends at once and well, rather than run on."""
+    image: str = ""
+    """Another than the usual one."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,10 @@ class Kubelet(Protocol):
 
     async def restart_container(self, pod: str, container: str) -> None:
         """The container ends and is started again in place; returns once it was."""
+        ...
+
+    async def retried(self, pod: str) -> None:
+        """The kubelet tries again to start what waits (each by itself, where there is a clock for it)."""
         ...
 
     async def health(self, pod: str) -> Mapping[str, Mapping[str, str]]:

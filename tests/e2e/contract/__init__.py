@@ -1,0 +1,1 @@
+"""The table of tests/contract, held against real kubelets."""
