@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 class Gpus:
     """Simulated hardware in a process of its own: ``await gpus("xid", 0, 79)`` calls a method of ``Hardware``."""
 
-    def __init__(self, world: World, spec: str, number: int) -> None:
-        self.folder = world.folder / f"gpus-{number}"
+    def __init__(self, world: World, spec: str, folder: Path) -> None:
+        self.folder = folder
         self.folder.mkdir()
         self.socket = self.folder / "nvml.sock"
         self.log = Log(self.folder / "log")

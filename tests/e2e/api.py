@@ -42,10 +42,10 @@ class Away(Exception):
 
 
 def path_of(kind: str, name: str = "", *, namespace: str = "default", version: str = "") -> str:
-    """The path of a kind, or of one object of it."""
+    """The path of a kind, or of one object of it. An empty namespace means all of them."""
     version = version or _VERSIONS.get(kind, "v1")
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    space = "" if kind in _CLUSTER_WIDE else f"/namespaces/{namespace}"
+    space = "" if kind in _CLUSTER_WIDE or not namespace else f"/namespaces/{namespace}"
     plural = kind.lower() + ("es" if kind.endswith("s") else "s")
     return f"{base}{space}/{plural}" + (f"/{name}" if name else "")
 
@@ -88,6 +88,7 @@ class Api:
             raise
 
     async def items(self, kind: str, *, namespace: str = "default") -> list[Object]:
+        """All objects of a kind; an empty namespace means all of them."""
         return list((await self.get(kind, namespace=namespace))["items"])
 
     async def create(self, thing: Object) -> Object:

@@ -96,4 +96,3 @@ def _save(request: pytest.FixtureRequest, node: Node) -> None:
     if request.node.stash.get(_failed, False):
         folder = trio.run(partial(keep, node, request.node.name))
         request.node.add_report_section("teardown", "bundle", f"everything of the node: {folder}")
-        print(f"everything of the node: {folder}")

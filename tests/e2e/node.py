@@ -31,6 +31,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import trio
@@ -46,12 +47,18 @@ from tests.e2e.podresources import PodResources
 from tests.e2e.world import HOSTNAME, NotHere, Process, World
 
 GPU = "nvidia.com/gpu"
+STATE = "/var/lib/gpu-reactor"
 PLUGINS = "/var/lib/kubelet/device-plugins"
 """The kubelet's device plugin directory, as the node sees it; ``node.path(PLUGINS)`` from outside."""
 GATES = {"ResourceHealthStatus": True}
 _GATES_SINCE = {"ResourceHealthStatus": 31}
 
+SLEEP = "trap 'exit 0' TERM; env; while :; do sleep 3600 & wait $!; done"
+"""What a pod's container does if a test says nothing else: writes its environment and waits."""
+
 Predicate = Callable[[Object], object]
+Limits = Mapping[str, int] | None
+"""Resource -> how many a container wants."""
 
 
 class Part:
@@ -131,10 +138,12 @@ class Node:
         self.cache = cache or default_cache()
         self.version = version
         """Of the kubelet, such as 1.34."""
+        self._version = version
         self.control_plane = CONTROL_PLANES[version]
         self.gates = dict(gates)
         self.agents: list[Agent] = []
         self.gpus: list[Gpus] = []
+        self._numbers = count(1)
         folders = built(version, self.cache)
         self._common = [str(folders[each]) for each in folders if not each.startswith("kube")]
         self._control_path = ":".join([str(folders[self.control_plane]), *self._common, os.environ["PATH"]])
@@ -210,18 +219,30 @@ class Node:
             await agent.away()
         for gpus in self.gpus:
             await gpus.end()
+        for each in (*self.agents, *self.gpus):
+            shutil.rmtree(each.folder)
         self.agents.clear()
         self.gpus.clear()
         await self.api_ready()
-        for kind in ("DaemonSet", "Deployment", "Job", "Pod"):
-            for each in await self.api.items(kind):
-                await self.api.delete(kind, each["metadata"]["name"], grace=0)
-        for each in await self.api.items("Pod"):
-            await self.gone("Pod", each["metadata"]["name"])
-        if self.kubelet.settings:
+        await self._clean_objects()
+        if self.kubelet.settings or self.version != self._version:
             self.kubelet.settings.clear()
+            self.version = self._version
             await self.kubelet.restart()
+        for each in self.path(STATE).iterdir():
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
         await self.ready()
+
+    async def _clean_objects(self) -> None:
+        """Delete what tests make, in every namespace, and wait until the pods are gone."""
+        for kind in ("DaemonSet", "Deployment", "Job", "Pod"):
+            for each in await self.api.items(kind, namespace=""):
+                meta = each["metadata"]
+                # A second is enough for containers that mind TERM. Forced, a pod would be gone before its containers.
+                grace = 1 if kind == "Pod" else None
+                await self.api.delete(kind, meta["name"], namespace=meta["namespace"], grace=grace)
+        for each in await self.api.items("Pod", namespace=""):
+            await self.gone("Pod", each["metadata"]["name"], namespace=each["metadata"]["namespace"])
 
     def upgrade(self, version: str) -> None:
         """From its next start on the kubelet is of this version; the control plane stays."""
@@ -296,13 +317,13 @@ class Node:
 
     # ------------------------------------------------------------ pods
 
-    async def create_pod(self, name: str, limits: Mapping[str, int] | None = None, **spec: object) -> Object:
-        """A pod of one busybox container, ``spec`` over what ``pod_of`` says."""
-        return await self.api.create(pod_of(name, limits or {}, **spec))
+    async def create_pod(self, name: str, limits: Limits = None, *, command: str = SLEEP, **spec: object) -> Object:
+        """A pod of one busybox container ``c`` that runs ``command`` (shell); ``spec`` over what ``pod_of`` says."""
+        return await self.api.create(pod_of(name, limits, command=command, **spec))
 
-    async def run_pod(self, name: str, limits: Mapping[str, int] | None = None, **spec: object) -> Object:
+    async def run_pod(self, name: str, limits: Limits = None, *, command: str = SLEEP, **spec: object) -> Object:
         """The same, and wait until it is Running."""
-        await self.create_pod(name, limits, **spec)
+        await self.create_pod(name, limits, command=command, **spec)
         return await self.running(name)
 
     async def pod(self, name: str, holds: Predicate, *, within: float = PATIENCE) -> Object:
@@ -341,7 +362,7 @@ class Node:
 
     async def start_gpus(self, spec: str = "8xH100") -> Gpus:
         """Simulated GPUs that outlive every agent."""
-        gpus = Gpus(self.world, spec, len(self.gpus))
+        gpus = Gpus(self.world, spec, self.folder / f"gpus-{next(self._numbers)}")
         self.gpus.append(gpus)
         await gpus.ready()
         return gpus
@@ -352,7 +373,7 @@ class Node:
         ``gpus``: what to simulate, or the hardware of an agent before it. Returns at once: wait for what you need.
         """
         hardware = await self.start_gpus(gpus) if isinstance(gpus, str) else gpus
-        agent = Agent(self.world, hardware, self.folder / f"agent-{len(self.agents)}", flags, config)
+        agent = Agent(self.world, hardware, self.folder / f"agent-{next(self._numbers)}", flags, config)
         self.agents.append(agent)
         agent.start()
         return agent
@@ -406,16 +427,20 @@ class Inside:
         """Names of character devices in /dev."""
 
 
-def pod_of(name: str, limits: Mapping[str, int], **spec: object) -> Object:
-    """A pod that runs until it is deleted, and then ends at once."""
-    container = {
-        "name": "c",
-        "image": settings.BUSYBOX,
-        "imagePullPolicy": "Never",
-        "command": ["sh", "-c", "env; while :; do sleep 3600; done"],
-        "resources": {"limits": {resource: str(number) for resource, number in limits.items()}},
+def container_of(name: str = "c", limits: Limits = None, *, command: str = SLEEP, **fields: object) -> Object:
+    """A container of busybox."""
+    resources = {"limits": {resource: str(number) for resource, number in (limits or {}).items()}}
+    base = {"name": name, "image": settings.BUSYBOX, "imagePullPolicy": "Never", "command": ["sh", "-c", command]}
+    return {**base, "resources": resources, **fields}
+
+
+def pod_of(name: str, limits: Limits = None, *, command: str = SLEEP, **spec: object) -> Object:
+    """A pod that runs until it is deleted, and then ends soon. Not with a grace of 0: that would force its deletion."""
+    base: Object = {
+        "containers": [container_of("c", limits, command=command)],
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
     }
-    base: Object = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
     meta = {"name": name, "namespace": "default"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**base, **spec}}
 
