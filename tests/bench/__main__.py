@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.bench import hour, scale
 from tests.bench import rows as measure
-from tests.bench import scale
 from tests.bench.floor import GPUS
 from tests.bench.processes import Agent, Floor
 from tests.bench.rows import SHARED, Rows
-from tests.bench.table import render
+from tests.bench.table import Row, render
 
 PLAIN = {
     "start": measure.measure_start,
@@ -33,7 +33,7 @@ PLAIN = {
     "status": measure.measure_status,
 }
 SHARED_ROWS = {"edit": measure.measure_edit, "blocked": measure.measure_blocked}
-NAMES = (*PLAIN, *SHARED_ROWS, "idle", "scale", "storm")
+NAMES = (*PLAIN, *SHARED_ROWS, "idle", "scale", "storm", "hour")
 
 
 def main() -> int:
@@ -43,12 +43,12 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number to this file")
     args = parser.parse_args()
     wanted: list[str] = args.only or list(NAMES)
-    rows, scale_rows = Rows(), scale.ScaleRows()
+    rows, alone = Rows(), Alone()
     print(f"load before: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="gr-") as folder:
         run(Path(folder), args.rounds, wanted, rows)
-        run_scale(Path(folder), args.rounds, wanted, scale_rows)
-    found = [row for row in (*rows.all(), *scale_rows.all()) if row.ours]
+        run_alone(Path(folder), args.rounds, wanted, alone)
+    found = [row for row in (*rows.all(), *alone.all()) if row.ours]
     print(render(found))
     if args.json is not None:
         args.json.write_text(json.dumps([row.document() for row in found], indent=2) + "\n")
@@ -83,18 +83,44 @@ def run(folder: Path, rounds: int, wanted: list[str], rows: Rows) -> None:
             measure.measure_idle(pairs, rows)
 
 
-def run_scale(folder: Path, rounds: int, wanted: list[str], rows: scale.ScaleRows) -> None:
-    """Agents alone: these rows have no floor."""
+class Alone:
+    """Rows without a floor: a plugin that only answers has nothing of the kind."""
+
+    def __init__(self) -> None:
+        self.scale = [scale.ScaleRows(count) for count in scale.MANY]
+        self.growth = scale.GrowthRows()
+        self.storm = scale.StormRows()
+        self.hour = hour.HourRows()
+
+    def all(self) -> tuple[Row, ...]:
+        return tuple(row for rows in (*self.scale, self.growth, self.storm, self.hour) for row in rows.all())
+
+
+def run_alone(folder: Path, rounds: int, wanted: list[str], rows: Alone) -> None:
     for number in range(rounds):
-        for name, config, measured in (
-            ("scale", "version: v1\n", scale.measure_scale),
-            ("storm", SHARED.format(2), scale.measure_storm),
-        ):
-            if name in wanted:
-                with Agent(folder / f"{number}{name}", config=config) as agent:
-                    agent.start()
-                    agent.kubelet.forget(quiet=1.5)
-                    measured(agent, rows)
+        print(f"round {number + 1} of {rounds}, agents alone", file=sys.stderr)
+        if "scale" in wanted:
+            for each in rows.scale:
+                with ready(Agent(folder / f"{number}n{each.count}", gpus=scale.SCALE_GPUS)) as agent:
+                    scale.measure_scale(agent, each)
+        if "storm" in wanted:
+            with ready(Agent(folder / f"{number}storm", config=SHARED.format(scale.SHARES), metrics=True)) as agent:
+                scale.measure_storm(agent, rows.storm)
+        if "hour" in wanted:
+            with ready(Agent(folder / f"{number}hour", config=SHARED.format(2))) as agent:
+                hour.measure_hours(agent, rows.hour)
+    rows.growth.compare(rows.scale[0], rows.scale[-1])
+
+
+@contextmanager
+def ready(agent: Agent) -> Iterator[Agent]:
+    """A started one, once it has said all that a start has to say."""
+    with agent:
+        agent.start()
+        agent.kubelet.next_list()
+        agent.kubelet.forget(quiet=measure.SETTLE)
+        agent.await_admin()
+        yield agent
 
 
 @contextmanager

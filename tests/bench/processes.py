@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Self
 
-from reactor.cli.client import ask
+from reactor.cli.client import NoAgent, ask
 from reactor.simulate.nvml.remote import Control
 from tests.bench.floor import GPUS
 from tests.bench.kubelet import Kubelet
@@ -155,7 +155,7 @@ class Agent(Plugin):
         (self._config / "..data_tmp").rename(self._config / "..data")
         return begun
 
-    def clear(self, gpu: int) -> None:
+    def clear(self, gpu: int | str) -> None:
         """A person says that the GPU is mended."""
         words = json.dumps(["clear", f"gpu={gpu}", "reason=bench"]).encode()
         self.ask("POST", "/debug/inject", words)
@@ -166,6 +166,19 @@ class Agent(Plugin):
         if status != 200:
             raise RuntimeError(answer.decode())
         return answer
+
+    def await_admin(self, deadline: float = 20.0) -> None:
+        """It loads and opens its admin socket after the first list."""
+        end = time.monotonic() + deadline
+        while True:
+            try:
+                self.ask("GET", "/debug/state")
+            except NoAgent:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
 
     def hang_up(self) -> None:
         """SIGHUP: it reads its config and looks at its GPUs again."""
