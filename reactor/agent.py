@@ -363,6 +363,8 @@ class Reports:
         healthy: int,
         unhealthy: int,
         size: int,
+        *,
+        standing: bool,
     ) -> None:
         self._emit(
             e.Advertised(
@@ -373,6 +375,7 @@ class Reports:
                 healthy=healthy,
                 unhealthy=unhealthy,
                 size=size,
+                standing=standing,
             )
         )
 

@@ -331,6 +331,8 @@ class Advertised(Fact, frozen=True, kw_only=True):
     unhealthy: int
     size: int
     """Bytes of the message."""
+    standing: bool = False
+    """The kubelet has this very list from before: nothing went out, only what Allocate says of an id has changed."""
 
     @property
     def key(self) -> Key:

@@ -39,7 +39,10 @@ class Reports(Protocol):
         healthy: int,
         unhealthy: int,
         size: int,
-    ) -> None: ...
+        *,
+        standing: bool,
+    ) -> None:
+        """``standing``: the kubelet has this very list from before, nothing went out."""
 
     def granted(self, number: int, resource: ResourceName, ids: tuple[str, ...], took: float) -> None: ...
 
@@ -69,6 +72,8 @@ class Stream:
         self._wake = wake
         self._slot: Offer | None = None
         self._taken: Offer | None = None
+        self._sent: tuple[Offer, int] | None = None
+        """What went out last, and its size."""
         self._healthy = PerGroup(_count_healthy)
 
     def take(self) -> Offer | None:
@@ -79,18 +84,31 @@ class Stream:
         return offer
 
     def put(self, offer: Offer) -> None:
-        """Make this the newest offer; wakes the stream if it differs from what was taken, nudge included."""
+        """Make this the newest offer; wakes the stream if it reads otherwise than what was taken, nudge included.
+
+        A reason or an index that changed is for Allocate: the kubelet is not told of it, and its list stands.
+        """
+        sent = self._sent
         if offer is self._taken or offer == self._taken:
             self._slot = None
+        elif sent is not None and sent[0] is self._taken and _alike(offer, sent[0]):
+            self._slot, self._taken = None, offer
+            self._report(offer, sent[1], standing=True)
         elif offer is not self._slot:
             self._slot = offer
             self._wake()
 
     def sent(self, offer: Offer, size: int) -> None:
         """Report that this offer, ``size`` bytes of it, went out."""
+        self._report(offer, size, standing=False)
+
+    def _report(self, offer: Offer, size: int, *, standing: bool) -> None:
+        self._sent = (offer, size)
         healthy = sum(self._healthy.of(offer))
         total = sum(map(len, offer.groups))
-        self._desk.reports.sent(self.resource, self.id, offer.revision, offer.nudge, healthy, total - healthy, size)
+        self._desk.reports.sent(
+            self.resource, self.id, offer.revision, offer.nudge, healthy, total - healthy, size, standing=standing
+        )
 
     def close(self) -> None:
         """The stream has ended, on whichever side. Can be repeated."""
@@ -185,6 +203,23 @@ class Desk:
             if ref is not None and self._unfolded.get(ref.gpu, {}).keys() - {ref.identity}:
                 return Refusal(message=f"{one}: its GPU was just given to another pod; try again")
         return None
+
+
+def _alike(one: Offer, other: Offer) -> bool:
+    """Whether two offers come to the same list, in whichever order, and the kubelet is asked for nothing by it."""
+    if one.nudge != other.nudge or one.topology is not other.topology or len(one.groups) != len(other.groups):
+        return False
+    there = {group[0].id: group for group in other.groups if group}
+    return all(_alike_groups(group, there.get(group[0].id, ())) for group in one.groups if group)
+
+
+def _alike_groups(one: Group, other: Group) -> bool:
+    if one is other:
+        return True
+    return len(one) == len(other) and all(
+        this.id == that.id and this.healthy is that.healthy and this.numa == that.numa
+        for this, that in zip(one, other, strict=True)
+    )
 
 
 def _count_healthy(group: Group) -> int:

@@ -73,8 +73,9 @@ def _advertised(fact: facts.Advertised, before: State) -> Line:
     was_healthy, was_unhealthy = (plugin.sent_healthy, plugin.sent_unhealthy) if plugin and not first else (0, 0)
     healthier, sicker = fact.healthy - was_healthy, fact.unhealthy - was_unhealthy
     same = not first and plugin is not None and plugin.sent_revision == fact.revision
+    told = "has this list already" if fact.standing else "was told"
     return say.DevicesAdvertised(
-        level=Level.DEBUG if same else Level.INFO,
+        level=Level.DEBUG if same or fact.standing else Level.INFO,
         resource=fact.resource,
         healthy=fact.healthy,
         unhealthy=fact.unhealthy,
@@ -83,7 +84,7 @@ def _advertised(fact: facts.Advertised, before: State) -> Line:
         turned=min(abs(healthier), abs(sicker)) if healthier * sicker < 0 else 0,
         revision=fact.revision,
         bytes=fact.size,
-        msg=f"kubelet was told of {fact.resource}: {fact.healthy} healthy, {fact.unhealthy} unhealthy",
+        msg=f"kubelet {told} of {fact.resource}: {fact.healthy} healthy, {fact.unhealthy} unhealthy",
     )
 
 

@@ -82,6 +82,8 @@ def granted(state: State, event: Event, fact: Granted) -> State:
 
 def advertised(state: State, event: Event, fact: Advertised) -> State:
     """A list went out: ids that Lists have lacked for more than 1 s may be asked of the checkpoint from now on."""
+    if fact.standing:
+        return state
     served = state.kubelet.plugins
     resent = {
         key: replace(hold, resent_at=event.at)

@@ -145,7 +145,7 @@ def advertised(state: State, event: Event, fact: Advertised) -> State:
         sent_healthy=fact.healthy,
         sent_unhealthy=fact.unhealthy,
         sent_nudge=fact.nudge,
-        sent_at=event.at,
+        sent_at=plugin.sent_at if fact.standing else event.at,
     )
     return _with_plugin(state, fact.resource, sent)
 

@@ -15,7 +15,7 @@ import trio
 
 from reactor.bus import Recorder
 from reactor.events import Event, Fact
-from reactor.model.ids import Identity, ResourceName, parse_device_id
+from reactor.model.ids import Identity, parse_device_id
 from reactor.simulate.node import SimNode
 from reactor.state import State
 
@@ -33,8 +33,6 @@ class Seen:
     resource: str
     ids: dict[str, bool]
     connection: object
-    reasons: tuple[str, ...]
-    """A list goes out again when only its reasons moved, which the kubelet is not shown."""
 
 
 @dataclass(eq=False)
@@ -81,7 +79,6 @@ class Witness:
             resource,
             kubelet.devices(resource),
             kubelet.core.manager.current(resource),
-            tuple(one.reason for one in self.node.desk.snapshot.offers[ResourceName(resource)].devices()),
         )
         before = self._newest.get(resource)
         self._newest[resource] = seen
@@ -97,7 +94,7 @@ class Witness:
                 self._unhealthy_at.setdefault((resource, one), seen.at)
 
     def _compare(self, before: Seen, seen: Seen) -> None:
-        if (before.ids, before.reasons) == (seen.ids, seen.reasons):
+        if before.ids == seen.ids:
             self.again += 1
         for one in before.ids.keys() - seen.ids.keys():
             since = self._unhealthy_at.pop((seen.resource, one), None)

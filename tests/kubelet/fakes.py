@@ -94,8 +94,12 @@ class Log:
         healthy: int,
         unhealthy: int,
         size: int,
+        *,
+        standing: bool,
     ) -> None:
-        self.lines.append(("sent", resource, stream, revision, nudge, healthy, unhealthy, size))
+        self.lines.append(
+            ("standing" if standing else "sent", resource, stream, revision, nudge, healthy, unhealthy, size)
+        )
 
     def granted(self, number: int, resource: ResourceName, ids: tuple[str, ...], took: float) -> None:
         self.lines.append(("granted", number, resource, ids))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from reactor.kubelet.desk import Desk, Stream
 from reactor.model.ids import ResourceName, device_id
 from reactor.model.kubelet import Refusal, StreamId
-from reactor.model.snapshot import Snapshot
+from reactor.model.snapshot import Offer, Snapshot
 from tests.kubelet.fakes import GPU, Log, answer, desk, group, offer, snapshot, uuid
 
 OTHER = ResourceName("nvidia.com/gpu.shared")
@@ -104,6 +105,60 @@ def test_what_was_sent_is_reported_with_its_counts() -> None:
     stream.take()
     stream.sent(content, 321)
     assert log.lines[-1] == ("sent", GPU, stream.id, 7, 2, 4, 4, 321)
+
+
+def test_a_list_that_would_read_the_same_stands() -> None:
+    """A reason or an index that changed concerns Allocate only, and the kubelet takes a list for a set."""
+    one, log = desk()
+    woken: list[int] = []
+    stream = one.open(GPU, "a.sock", lambda: woken.append(1))
+    sick = group(0, replicas=2, healthy=False)
+    one.post(snapshot(offer(group(1), sick, revision=1)))
+    content = stream.take()
+    assert content is not None
+    stream.sent(content, 50)
+    woken.clear()
+    reworded = tuple(msgspec.structs.replace(listed, reason="another", index=3) for listed in sick)
+    one.post(snapshot(offer(reworded, group(1), revision=4)))
+    assert (stream.take(), woken) == (None, [])
+    assert log.lines[-1] == ("standing", GPU, stream.id, 4, 0, 1, 2, 50)
+    one.post(snapshot(offer(reworded, group(1), revision=4, nudge=1)))
+    assert stream.take() is not None
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        offer(group(0, healthy=False), group(1), revision=2),
+        offer(group(0), group(1, numa=(1,)), revision=2),
+        offer(group(0), group(1, replicas=1), revision=2),
+        offer(group(0), revision=2),
+        offer(group(0), group(2), revision=2),
+        offer(group(0), group(1), revision=2, topology=True),
+        offer(group(0), group(1), revision=2, nudge=1),
+    ],
+)
+def test_a_list_that_would_read_otherwise_goes_out(after: Offer) -> None:
+    one, _ = desk()
+    stream = one.open(GPU, "a.sock")
+    one.post(snapshot(offer(group(0), group(1))))
+    content = stream.take()
+    assert content is not None
+    stream.sent(content, 50)
+    one.post(snapshot(after))
+    assert stream.take() is after
+
+
+def test_a_list_on_its_way_does_not_stand_yet() -> None:
+    """A slow reader has not got it: what is told of the newer one must not come before it."""
+    one, log = desk()
+    stream = one.open(GPU, "a.sock")
+    one.post(snapshot(offer(group(0))))
+    assert stream.take() is not None
+    newer = offer(group(0), revision=2)
+    one.post(snapshot(newer))
+    assert [line[0] for line in log.lines] == ["opened"]
+    assert stream.take() is newer
 
 
 def test_the_end_of_a_stream_is_reported_once_and_ends_its_wakes() -> None:

@@ -99,7 +99,16 @@ class Deaf:
     def stream_ended(self, resource: str, socket: str, stream: StreamId) -> None: ...
 
     def sent(
-        self, resource: str, stream: StreamId, revision: int, nudge: int, healthy: int, unhealthy: int, size: int
+        self,
+        resource: str,
+        stream: StreamId,
+        revision: int,
+        nudge: int,
+        healthy: int,
+        unhealthy: int,
+        size: int,
+        *,
+        standing: bool,
     ) -> None: ...
 
     def granted(self, number: int, resource: str, ids: tuple[str, ...], took: float) -> None: ...

@@ -127,7 +127,7 @@ class Tally:
                 self.registrations[fact.resource, "error"] += 1
             case e.HandlerFailed(handler="register"):
                 self.registrations[fact.lane, "error"] += 1
-            case e.Advertised():
+            case e.Advertised(standing=False):
                 self.sends[fact.resource] += 1
                 self.sizes[fact.resource] = fact.size
             case e.SourceFailed():

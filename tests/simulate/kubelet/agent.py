@@ -36,7 +36,7 @@ class Notes:
         self.ended += 1
         self.moved()
 
-    def sent(self, resource, stream, revision, nudge, healthy, unhealthy, size):
+    def sent(self, resource, stream, revision, nudge, healthy, unhealthy, size, *, standing):
         self.lists.append((resource, healthy, unhealthy))
         self.moved()
 
