@@ -35,6 +35,7 @@ class GrpcKubelet:
         self.root = root
         self.directory = root / "device-plugins"
         self.socket = self.directory / directory.SOCKET
+        self.registry = root / "plugins_registry"
         self.pod_resources_socket = root / "pod-resources" / directory.SOCKET
         self._door = door
         self._kubelet = kubelet

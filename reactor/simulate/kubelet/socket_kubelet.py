@@ -1,7 +1,7 @@
 """A kubelet on real unix sockets: asyncio side. ``grpc.py`` is its face to trio.
 
 The directory tree is a kubelet root: ``device-plugins/`` with kubelet.sock, the plugins' sockets and the checkpoint,
-and ``pod-resources/kubelet.sock``.
+``plugins_registry/`` with sockets for the plugin watcher to find, and ``pod-resources/kubelet.sock``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from reactor.simulate.kubelet.podresources import RateLimit
 from reactor.simulate.kubelet.pods import ApiServer, Pod
 from reactor.simulate.kubelet.registration import Client, RegisterError, check
 from reactor.simulate.kubelet.socket_link import Break, SocketLink, SocketWeather
+from reactor.simulate.kubelet.socket_watcher import SocketWatcher
 from reactor.simulate.kubelet.wire import devices_of
 
 Seen = Callable[[str, dict[str, object]], None]
@@ -40,6 +41,7 @@ class SocketKubelet:
         self.weather = SocketWeather()
         self.panicked: str | None = None
         self.directory = root / "device-plugins"
+        self.registry = root / "plugins_registry"
         self._pod_resources = root / "pod-resources" / directory.SOCKET
         self._seen = seen
         self._lock = asyncio.Lock()
@@ -63,6 +65,7 @@ class SocketKubelet:
         books = directory.read_books(self.directory) if self.directory.exists() else None
         for path in (self.directory, self._pod_resources.parent):
             path.mkdir(parents=True, exist_ok=True, mode=0o750)
+        self.registry.mkdir(exist_ok=True, mode=0o755)
         self.core = KubeletCore(self.traits, self.api, time.monotonic, books=books, write=self._write)
         self.core.node = self._node
         directory.wipe(self.directory, self.traits.version)
@@ -79,6 +82,8 @@ class SocketKubelet:
         lister = services.KillableServer(pods, directory.listen(self._pod_resources))
         self._servers.append(lister)
         await lister.listen()
+        gone = self.core.registry.removed
+        self._spawn(SocketWatcher(self.registry, connect=self._found, removed=gone, spawn=self._spawn).run())
         self._seen("started", {"version": str(self.traits.version)})
         if api_silent:
             self.api.answering = False
@@ -147,10 +152,7 @@ class SocketKubelet:
     # ------------------------------------------------------------ Register
 
     async def _register(self, version: str, resource: str, endpoint: str, left: float | None) -> None:
-        await asyncio.sleep(self.weather.register_delay)
-        if self.weather.refuse_register:
-            self.weather.refuse_register -= 1
-            raise RegisterError(texts.dial_failed())
+        await self._pass_weather()
         check(version, resource)
         path = directory.joined(self.directory, endpoint)
         bounded = self.traits.version.bounds_dial_back
@@ -159,6 +161,17 @@ class SocketKubelet:
             await connecting
         else:
             await asyncio.shield(connecting)
+
+    async def _found(self, resource: str, path: str) -> None:
+        """The plugin watcher has a new plugin."""
+        await self._pass_weather()
+        await self._connect(resource, path, None)
+
+    async def _pass_weather(self) -> None:
+        await asyncio.sleep(self.weather.register_delay)
+        if self.weather.refuse_register:
+            self.weather.refuse_register -= 1
+            raise RegisterError(texts.dial_failed())
 
     async def _connect(self, resource: str, path: str, left: float | None) -> None:
         link = SocketLink(resource, path, self.weather)
