@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import grpc
+import pytest
 import trio
 
 from reactor.kubelet.encode import list_bytes
@@ -19,11 +20,12 @@ from tests.loglines import LogLines
 LIMIT = 4_194_304
 
 
+@pytest.mark.parametrize("gpus", [8, 16])
 async def test_too_many_replicas_are_refused_with_the_largest_number_that_fits(
-    recorder: Recorder, log: LogLines, autojump_clock: trio.testing.MockClock
+    recorder: Recorder, log: LogLines, autojump_clock: trio.testing.MockClock, gpus: int
 ) -> None:
     """CFG-09: and that number does fit, with every id Unhealthy, while one more does not."""
-    async with sim_node(recorder, gpus="8xH100") as node:
+    async with sim_node(recorder, gpus=f"{gpus}xH100") as node:
         whole = node.listed()
         node.share(16384)
         await node.settle(30)
@@ -35,18 +37,18 @@ async def test_too_many_replicas_are_refused_with_the_largest_number_that_fits(
 
         node.share(largest)
         await node.settle(10)
-        assert len(node.healthy()) == 8 * largest
+        assert len(node.healthy()) == gpus * largest
         assert node.state.faults == {}
-        for index in range(8):
+        for index in range(gpus):
             node.hardware.xid(index, 79)
         await node.settle()
-        assert len(node.unhealthy()) == 8 * largest
+        assert len(node.unhealthy()) == gpus * largest
         size = list_bytes(node.desk.snapshot.offers[GPU])
-        assert LIMIT - 8 * 70 < size <= LIMIT
+        assert LIMIT - gpus * 70 < size <= LIMIT
 
         node.share(largest + 1)
         await node.settle(10)
-        assert len(node.listed()) == 8 * largest
+        assert len(node.listed()) == gpus * largest
         assert f"plan.oversize:{GPU}" in node.state.faults
 
 
