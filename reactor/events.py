@@ -288,7 +288,7 @@ class PluginRegistered(Fact, frozen=True, kw_only=True):
 
 
 class PluginRefused(Fact, frozen=True, kw_only=True):
-    """The kubelet's plugin watcher found the socket and did not take it; it tries again by itself."""
+    """The kubelet's plugin watcher found the socket and did not take it. Often it does not try that one again."""
 
     resource: ResourceName
     socket: str

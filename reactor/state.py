@@ -105,7 +105,7 @@ class Kubelet(Struct, frozen=True, kw_only=True):
     def took(self, plugin: Plugin) -> bool:
         """Whether this life of it has registered the plugin."""
         if self.registration is Registration.WATCHER:
-            return plugin.registered_at is not None
+            return plugin.registered_at is not None or bool(plugin.streams)
         return plugin.registered is not None and plugin.registered == self.identity
 
 

@@ -1,7 +1,8 @@
 """What the kubelet's plugin watcher asks a socket that it found: asyncio side.
 
-It asks who this is (within 1 s), dials back as for a Register, and then tells whether it took the plugin. On a refusal
-it comes again by itself, after 0.5 s, doubling up to two minutes.
+It asks who this is (within 1 s), dials back as for a Register, and then tells whether it took the plugin. Where it did
+not like what it was told it asks again after 0.5 s, doubling up to two minutes; where the dial-back failed it never
+comes again to that file.
 """
 
 from __future__ import annotations

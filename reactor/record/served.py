@@ -52,7 +52,7 @@ class PluginOffered(Line, frozen=True, kw_only=True, tag="plugin.offered"):
 
 
 class PluginRefused(Line, frozen=True, kw_only=True, tag="plugin.refused"):
-    """The kubelet's plugin watcher did not take a resource; it tries again by itself, ever more seldom."""
+    """The kubelet's plugin watcher did not take a resource; it is offered anew, ever more seldom."""
 
     level: Level = Level.WARNING
     resource: str

@@ -115,7 +115,7 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:
         case e.PluginClosed():
             return kubelet.closed(state, fact)
         case e.PluginOffered():
-            return kubelet.offered(state, fact)
+            return kubelet.offered(state, event, fact)
         case e.PluginRefused():
             return kubelet.refused(state, event, fact)
         case e.PluginRegistered():

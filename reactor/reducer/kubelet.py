@@ -25,6 +25,10 @@ from reactor.state import Plugin, State
 
 STREAM_WITHIN = 2.0
 """Seconds after a Register that was accepted within which the kubelet opens its stream (spec/kubelet.md 4, rule d)."""
+FOUND_WITHIN = 30.0
+"""Seconds within which a kubelet that is up takes a socket that is there to find; it looks each second."""
+_LONGEST = 64.0
+"""Seconds at most from a refusal to the next socket."""
 _ENROLLED = "enrolled:"
 _REFUSED = "registration.refused:"
 
@@ -60,11 +64,12 @@ def serving(state: State, fact: PluginServing) -> State:
     return _with_plugin(state, fact.resource, Plugin(socket=fact.socket))
 
 
-def offered(state: State, fact: PluginOffered) -> State:
+def offered(state: State, event: Event, fact: PluginOffered) -> State:
     plugin = state.kubelet.plugins.get(fact.resource)
     if plugin is None or plugin.socket != fact.socket or plugin.offered:
         return state
-    return _with_plugin(state, fact.resource, replace(plugin, offered=True))
+    state = _with_plugin(state, fact.resource, replace(plugin, offered=True))
+    return _due(state, fact.resource, event.at + FOUND_WITHIN)
 
 
 def closed(state: State, fact: PluginClosed) -> State:
@@ -83,28 +88,40 @@ def registered(state: State, event: Event, fact: PluginRegistered) -> State:
     state = _with_plugin(state, fact.resource, replace(plugin, registered=fact.identity, registered_at=event.at))
     if plugin.streams:
         return state
-    due = event.at + STREAM_WITHIN
-    return replace(state, deadlines={**state.deadlines, _ENROLLED + fact.resource: due})
+    return _due(state, fact.resource, event.at + STREAM_WITHIN)
 
 
 def refused(state: State, event: Event, fact: PluginRefused) -> State:
+    """It is told with the kubelet's words; another socket comes, ever later, for many a refusal is for good."""
     plugin = state.kubelet.plugins.get(fact.resource)
     if plugin is None or plugin.socket != fact.socket:
         return state
     name = _REFUSED + fact.resource
     known = state.faults.get(name)
-    return begin(state, event, name, fact.error, count=known.count + 1 if known else 1)
+    count = known.count + 1 if known else 1
+    state = begin(state, event, name, fact.error, count=count)
+    return _due(state, fact.resource, event.at + min(2.0 ** min(count - 1, 6), _LONGEST))
+
+
+def _due(state: State, resource: ResourceName, at: float) -> State:
+    return replace(state, deadlines={**state.deadlines, _ENROLLED + resource: at})
 
 
 def deadline(state: State, fact: DeadlinePassed) -> State:
-    """A Register that was accepted and brought no stream did nothing: it is done over, with another socket."""
+    """A registration that brought no stream in time did nothing: it is done over, with another socket."""
     if not fact.name.startswith(_ENROLLED):
         return state
     resource = ResourceName(fact.name.removeprefix(_ENROLLED))
     plugin = state.kubelet.plugins.get(resource)
-    if plugin is None or plugin.streams or plugin.registered_at is None:
+    if plugin is None or plugin.streams or not _failed(state, plugin, _REFUSED + resource):
         return state
     return _with_plugin(state, resource, replace(plugin, registered=None, registered_at=None, spent=True))
+
+
+def _failed(state: State, plugin: Plugin, refused: str) -> bool:
+    if plugin.registered_at is not None:
+        return True
+    return plugin.offered and (state.kubelet.identity is not None or refused in state.faults)
 
 
 def stream_opened(state: State, fact: StreamOpened) -> State:

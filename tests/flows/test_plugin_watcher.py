@@ -99,11 +99,37 @@ async def test_a_refusal_is_a_fault_with_the_kubelets_words_until_it_takes_us(fl
         fault = node.state.faults[f"registration.refused:{GPU}"]
         assert "context deadline exceeded" in fault.message
         assert why_unready(node.state) == (f"{GPU}: not registered with the kubelet",)
-        await node.until(lambda: len(node.healthy()) == 2, within=5)
+        await node.until(lambda: len(node.healthy()) == 2, within=6)
         await node.settle()
         assert len(seen.of(PluginRefused)) == 2
-        assert len(seen.of(PluginOffered)) == 1, "the kubelet tries again by itself"
+        assert len(seen.of(PluginOffered)) == 3, "the kubelet never tries that file again"
         assert f"registration.refused:{GPU}" not in node.state.faults
+
+
+async def test_a_refusal_for_good_is_asked_about_ever_more_seldom(flow, seen, autojump_clock):
+    async with flow(registration=WATCHER, faults=(f"registration.refused:{GPU}",)) as node:
+        node.kubelet.weather.refuse_register = 1000
+        await node.kubelet.restart()
+        await node.settle(600)
+        offered = len(seen.of(PluginOffered))
+        assert 10 < offered < 20
+        assert node.state.faults[f"registration.refused:{GPU}"].count == len(seen.of(PluginRefused))
+        assert len(node.kubelet.registry) == 1
+
+
+async def test_a_kubelet_that_is_up_and_never_asks_gets_another_socket(flow, seen, autojump_clock):
+    """It may have missed the file, or asked while we could not answer and now waits two minutes."""
+    async with flow(registration=WATCHER) as node:
+        await node.until(lambda: len(node.healthy()) == 2)
+        await node.settle(5)
+        node.kubelet.reset_stream(GPU)
+        await node.settle()
+        (deaf,) = node.kubelet.registry.values()
+        deaf.notified = None
+        await node.settle(29)
+        assert deaf in node.kubelet.registry.values()
+        await node.until(lambda: len(node.healthy()) == 2, within=3)
+        assert deaf not in node.kubelet.registry.values()
 
 
 @VERSIONS

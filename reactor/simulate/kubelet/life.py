@@ -114,12 +114,11 @@ class Life:
             return
         error = Info("DevicePlugin", plug.resource, "", (texts.SUPPORTED,)).wrong(socket)
         if error is None:
+            self._watched.dialled(socket, plug, plug.resource)
             try:
                 await self._connect_unless_refused(plug.resource, socket)
             except RegisterError as refusal:
                 error = texts.not_registered(str(refusal))
-        if error is None:
-            self._watched.taken(socket, plug, plug.resource)
         else:
             self._watched.failed(socket, trio.current_time())
         notify(error)

@@ -65,11 +65,11 @@ class SocketWatcher:
         error = info.wrong(socket)
         if error is not None:
             return error
+        self._watched.dialled(socket, file, info.name)
         try:
             await self._connect(info.name, info.endpoint or socket)
         except RegisterError as refusal:
             return texts.not_registered(str(refusal))
-        self._watched.taken(socket, file, info.name)
         return None
 
 

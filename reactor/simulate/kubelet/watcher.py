@@ -1,7 +1,9 @@
 """What the kubelet's plugin watcher knows of its directory, on no clock of its own: what is new there, what is gone.
 
-Once a second it holds what it has registered against what is there. A socket that it could not take is tried again
-after 0.5 s, doubling up to two minutes. Names that begin with a dot are passed over.
+Once a second it holds what it has registered against what is there. A socket that does not say who it is, or says what
+the kubelet does not like, is asked again after 0.5 s, doubling up to two minutes. One whose dial-back failed counts as
+registered all the same, so it is told of the failure and never tried again (seen on 1.34 and 1.37). Names that begin
+with a dot are passed over.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ class Watched:
         return lost
 
     def fresh(self, present: Mapping[str, object], now: float) -> list[str]:
-        """Sockets to begin with; each is busy until ``taken`` or ``failed``."""
+        """Sockets to begin with; each is busy until ``dialled`` or ``failed``."""
         found = [name for name in present if self._is_due(name, now)]
         self.busy.update(found)
         return found
@@ -76,7 +78,7 @@ class Watched:
         waiting = self._waiting.get(name)
         return waiting is None or now >= waiting.until
 
-    def taken(self, name: str, file: object, resource: str) -> None:
+    def dialled(self, name: str, file: object, resource: str) -> None:
         self.busy.discard(name)
         self._waiting.pop(name, None)
         self.registered[name] = (file, resource)

@@ -17,11 +17,11 @@ from tests.simulate.kubelet.sockets import Node, node
 BAD = ResourceName("nvidia.com/a b")
 
 
-def test_a_socket_is_asked_once_until_it_is_taken_or_has_failed():
+def test_a_socket_is_asked_once_until_it_was_dialled_or_has_failed():
     watched = Watched()
     assert watched.fresh({"a": 1}, 0.0) == ["a"]
     assert watched.fresh({"a": 1}, 1.0) == []
-    watched.taken("a", 1, "r")
+    watched.dialled("a", 1, "r")
     assert watched.fresh({"a": 1}, 2.0) == []
 
 
@@ -41,8 +41,8 @@ def test_what_failed_is_tried_again_ever_more_seldom():
 def test_a_socket_that_goes_or_is_another_file_by_now_is_forgotten_and_found_anew():
     watched = Watched()
     watched.fresh({"a": 1, "b": 1}, 0.0)
-    watched.taken("a", 1, "r")
-    watched.taken("b", 1, "s")
+    watched.dialled("a", 1, "r")
+    watched.dialled("b", 1, "s")
     assert watched.gone({"a": 2}) == [("a", "r"), ("b", "s")]
     assert watched.gone({"a": 2}) == []
     assert watched.fresh({"a": 2}, 1.0) == ["a"]
@@ -142,6 +142,20 @@ async def test_a_refusal_is_told_in_the_kubelets_words():
         await one.eventually(words.count, bool)
         ((_, error),) = words.told[:1]
         assert 'the ResourceName "nvidia.com/a b" is invalid' in (error or "")
+
+
+async def test_a_dial_back_that_fails_is_told_and_never_tried_again():
+    async with found() as (one, servers, words):
+        await one.kubelet.weather(lambda weather: setattr(weather, "refuse_register", 1))
+        first = await servers.serve(GPU)
+        await servers.offer(GPU, first)
+        await one.eventually(words.count, bool)
+        assert "plugin registration failed with err: failed to dial" in (words.told[0][1] or "")
+        second = await servers.serve(GPU)
+        await servers.offer(GPU, second)
+        await one.until(bool)
+        await one.eventually(words.count, lambda count: count == 2)
+        assert words.told[1] == (second, None)
 
 
 async def test_a_new_life_of_the_kubelet_does_not_get_a_socket_that_is_spent():
