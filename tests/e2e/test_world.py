@@ -113,6 +113,16 @@ async def test_a_closed_world_leaves_nothing(world: World):
     assert str(world.folder) not in mounts()
 
 
+async def test_what_is_frozen_ends_with_its_world(world: World):
+    frozen = Path("/sys/fs/cgroup/freezer/frozen")
+    with open(os.devnull, "wb") as nothing:  # noqa: ASYNC230 - never waits
+        process = world.start(["sleep", "1000"], stdout=nothing.fileno(), cgroups=[frozen])
+    (world.cgroup_folder("freezer", "frozen") / "freezer.state").write_text("FROZEN")
+    world.close()
+    assert not process.alive
+    assert cgroups_of(world.cgroup) == []
+
+
 async def test_what_a_killed_owner_leaves_ends_at_once_or_is_swept():
     owner = await trio.lowlevel.open_process([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, cwd=ROOT)
     assert owner.stdout is not None

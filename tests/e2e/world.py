@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -76,10 +77,18 @@ def sweep() -> None:
                 _remove_cgroup(group)
 
 
-def _remove_cgroup(group: Path) -> None:
-    for folder, _, _ in os.walk(group, topdown=False):
-        with suppress(OSError):  # a process that is not reaped yet: the next sweep takes it
-            os.rmdir(folder)
+def _remove_cgroup(group: Path, patience: float = 2.0) -> None:
+    """Remove a tree of cgroups whose processes have been killed; what is frozen must thaw before it can die."""
+    for state in group.rglob("freezer.state"):
+        with suppress(OSError):
+            state.write_text("THAWED")
+    deadline = time.monotonic() + patience
+    while group.exists() and time.monotonic() < deadline:
+        for folder, _, _ in os.walk(group, topdown=False):
+            with suppress(OSError):  # a process that the kernel has not taken down yet
+                os.rmdir(folder)
+        if group.exists():
+            time.sleep(0.01)  # what is left, the next sweep takes
 
 
 class Process:
@@ -233,6 +242,8 @@ class World:
     def close(self, *, keep: bool = False) -> None:
         """End everything; idempotent. ``keep``: leave the files."""
         self._control.close()
+        for state in self.cgroup_folder("freezer").rglob("freezer.state"):
+            state.write_text("THAWED")
         self._unshare.wait(30)
         with suppress(OSError):
             os.close(self._network)
