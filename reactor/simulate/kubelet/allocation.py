@@ -218,25 +218,26 @@ class _Choice:
         )
         if self._missing < len(near):
             preferred = await self._prefer(near)
-            self._take(each for each in preferred if each in near) or self._take(near)
+            self._take(manager.pick(preferred.intersection(near))) or self._take(near)
             return self._taken
         if self._take(near):
             return self._taken
         preferred = await self._prefer(available)
-        for ids in ([each for each in preferred if each in available], far, nowhere):
+        for ids in (manager.pick(preferred & available), far, nowhere):
             if self._take(ids):
                 break
         return self._taken
 
-    async def _prefer(self, offered: Iterable[str]) -> tuple[str, ...]:
-        """Ask the plugin, if it said that it wants to be asked. Its error is the pod's end."""
+    async def _prefer(self, offered: Iterable[str]) -> frozenset[str]:
+        """Ask the plugin, if it said that it wants to be asked. Its error is the pod's end. The order is lost."""
         connected = self._manager.current(self._resource)
         if connected is None or connected.options is None or not connected.options.preferred:
-            return ()
+            return frozenset()
         try:
             if connected.stopped_at is not None or connected.endpoint is None:
                 raise PluginError(texts.endpoint_stopped(self._resource))
             pick = self._manager.pick
-            return await connected.endpoint.preferred(pick({*offered, *self._taken}), pick(self._taken), self._wanted)
+            offers = pick({*offered, *self._taken})
+            return frozenset(await connected.endpoint.preferred(offers, pick(self._taken), self._wanted))
         except PluginError as error:
             raise AdmissionError(texts.preferred_failed(str(error))) from error

@@ -91,6 +91,7 @@ class Simulated:
 
     async def delete(self, name: str) -> None:
         await self._kubelet.delete_pod(name)
+        self.stir()
 
     async def environment(self, pod: str, container: str) -> Mapping[str, str]:
         told = (await self._kubelet.pod(pod)).told[container]

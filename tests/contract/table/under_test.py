@@ -186,6 +186,15 @@ class Lister:
         """Ids by container; None: not listed."""
         return (await self.pods()).get(name)
 
+    async def until(self, name: str, ids: dict[str, list[str]]) -> bool:
+        """Whether the pod is listed with these ids in time. The service has no watch, so it is asked."""
+        with trio.move_on_after(30):
+            while True:
+                if await self.pod(name) == ids:
+                    return True
+                await trio.sleep(0.1)
+        return False
+
     async def get(self, name: str, namespace: str = "default") -> pr.GetPodResourcesResponse:
         request = pr.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
         return await trio.to_thread.run_sync(

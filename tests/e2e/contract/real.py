@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,13 +16,14 @@ import trio
 from reactor.simulate.kubelet.topology import Policy
 from reactor.simulate.kubelet.version import Version
 from tests.contract.table.under_test import Counts, PodSeen, Shape, parse_checkpoint
-from tests.e2e.api import ApiError, Away, Object
+from tests.e2e.api import Object
 from tests.e2e.node import PLUGINS, Node
 from tests.e2e.settings import BUSYBOX
 from tests.e2e.world import HOSTNAME
 
 PATIENCE = 40.0
 _numbers = itertools.count(1)
+_ID = re.compile("^[0-9a-f]{64}$", re.MULTILINE)
 _STUCK = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError"}
 _STUCK |= {"PreStartHookError", "ErrImageNeverPull", "ImagePullBackOff", "ErrImagePull"}
 
@@ -37,6 +39,7 @@ class Real:
         self.pod_resources = node.path("/var/lib/kubelet/pod-resources/kubelet.sock")
         self.registry = node.path("/var/lib/kubelet/plugins_registry")
         self._node = node
+        self._heard_since = 0
 
     def name(self, stem: str) -> str:
         return f"{stem}-{next(_numbers)}"
@@ -60,7 +63,8 @@ class Real:
         return last
 
     async def delete(self, name: str) -> None:
-        await self._node.delete_pod(name, within=PATIENCE)
+        grace = None if self._node.kubelet.alive else 0
+        await self._node.delete_pod(name, grace=grace, within=PATIENCE)
 
     async def environment(self, pod: str, container: str) -> Mapping[str, str]:
         return (await self._node.inside(pod, container)).environment
@@ -149,10 +153,26 @@ class Real:
             self._node.kubelet.settings["topologyManagerPolicy"] = str(policy)
         if api_silent:
             self._node.apiserver.pause()
+        self._heard_since = self._node.kubelet.log.mark()
         self._node.kubelet.start()
         await self._accepts()
         if not api_silent:
+            await self._heard()
+
+    async def _heard(self) -> None:
+        """The kubelet has been told its pods; what comes now comes after them. It may end of them."""
+        process = self._node.kubelet.process
+        assert process is not None
+        async with trio.open_nursery() as nursery:
+
+            async def ended() -> None:
+                await process.ended(within=2 * PATIENCE)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(ended)
+            await self._node.kubelet.log.until('SyncLoop ADD" source="api"', since=self._heard_since, within=PATIENCE)
             await self._node.ready()
+            nursery.cancel_scope.cancel()
 
     async def _accepts(self) -> None:
         with trio.fail_after(PATIENCE):
@@ -164,19 +184,31 @@ class Real:
 
     async def api_answers(self) -> None:
         self._node.apiserver.resume()
-        with trio.fail_after(PATIENCE):
-            while True:
-                with suppress(Away, ApiError):
-                    await self._node.ready()
-                    return
-                await trio.sleep(0.05)
+        await self._heard()
 
     async def reboot(self) -> None:
         ctr = ("ctr", "-a", f"{self._node.folder}/containerd.sock", "-n", "k8s.io")
-        for each in (await self._node.run(*ctr, "tasks", "ls", "-q")).split():
+        for each in _ID.findall(await self._node.run(*ctr, "tasks", "ls", "-q")):
             await self._node.run(*ctr, "tasks", "rm", "-f", each)
-        for each in (await self._node.run(*ctr, "containers", "ls", "-q")).split():
+        for each in _ID.findall(await self._node.run(*ctr, "containers", "ls", "-q")):
             await self._node.run(*ctr, "containers", "rm", each)
+
+
+async def two_numa_nodes(node: Node) -> None:
+    """Let the kubelet to come see two NUMA nodes, each with half of the machine's cores."""
+    nodes = node.folder / "numa"
+    cores = range(os.cpu_count() or 1)
+    half = (len(cores) + 1) // 2
+    for number, mine in enumerate((cores[:half], cores[half:])):
+        folder = nodes / f"node{number}"
+        (folder / "hugepages").mkdir(parents=True)
+        (folder / "meminfo").write_text(f"Node {number} MemTotal:        4194304 kB\n")
+        (folder / "cpulist").write_text(",".join(map(str, mine)) + "\n")
+        (folder / "distance").write_text("10 20\n" if number == 0 else "20 10\n")
+        for core in mine:
+            (folder / f"cpu{core}").symlink_to(f"../../cpu/cpu{core}")
+    (nodes / "online").write_text("0-1\n")
+    await node.run("mount", "--bind", str(nodes), "/sys/devices/system/node")
 
 
 def _manifest(name: str, shapes: tuple[Shape, ...]) -> Object:
