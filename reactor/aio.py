@@ -14,6 +14,7 @@ emitted before its end was delivered.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -38,9 +39,12 @@ class Door:
     def __init__(self, token: trio.lowlevel.TrioToken) -> None:
         self._token = token
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._stop = asyncio.Event()
         self._queue: deque[Callable[[], object]] = deque()
         self._woken = trio.Event()
+        self._waking = False
+        """The asyncio side is about to wake the trio side, or has and it did not look yet."""
         self._started = trio.Event()
         self._ended = trio.Event()
         self._waiting: set[Callable[[], None]] = set()
@@ -69,8 +73,17 @@ class Door:
     def emit(self, fn: Callable[[*Ts], object], *args: *Ts) -> None:
         """Have a trio task run ``fn(*args)`` soon. Never raises; an error in ``fn`` ends the door, as a bug should."""
         self._queue.append(partial(fn, *args))
+        if self._loop is None or self._loop.is_closed() or threading.get_ident() != self._thread:
+            self._knock()
+        elif not self._waking:
+            # To wake trio's thread gives the interpreter away: what is ready on the asyncio side goes first, such as
+            # the bytes of a list whose sending is what is told here.
+            self._waking = True
+            self._loop.call_soon(self._knock)
+
+    def _knock(self) -> None:
         try:
-            self._token.run_sync_soon(self._wake, idempotent=True)
+            self._token.run_sync_soon(self._wake)
         except trio.RunFinishedError:
             self._queue.clear()
 
@@ -90,6 +103,7 @@ class Door:
             self.emit(_fail, exc)
 
     def _wake(self) -> None:
+        self._waking = False  # before the queue is looked at: what comes from now on wakes anew
         self._woken.set()
 
     async def _drain(self) -> None:
@@ -117,6 +131,7 @@ class Door:
                 await trio.to_thread.run_sync(self._run_loop, abandon_on_cancel=True, limiter=limiter)
         finally:
             self._ended.set()
+            self._waking = False  # a knock that its loop did not come to is none
             try:
                 self._deliver()
             finally:
@@ -129,6 +144,7 @@ class Door:
         asyncio.run(self._main())
 
     async def _main(self) -> None:
+        self._thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
         self._token.run_sync_soon(self._started.set)
         if self._wanted:

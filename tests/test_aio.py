@@ -21,6 +21,19 @@ async def test_a_call_returns_the_coroutine_result() -> None:
         assert await door.call(_double, 21) == 42
 
 
+async def test_what_is_ready_on_the_asyncio_side_goes_before_trio_is_woken() -> None:
+    log: list[str] = []
+
+    async def work() -> None:
+        asyncio.get_running_loop().call_soon(log.append, "ready")
+        for number in range(3):
+            door.emit(log.append, f"told {number}")
+
+    async with open_door() as door:
+        await door.call(work)
+        assert log == ["ready", "told 0", "told 1", "told 2"]
+
+
 async def test_an_exception_crosses_with_its_own_type() -> None:
     async def fail() -> None:
         raise LookupError("no such thing")
