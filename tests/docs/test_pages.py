@@ -65,6 +65,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_make_targets_that_are_named_exist(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)\b", page.read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z0-9-]+)`|^make ([a-z0-9-]+)", page.read_text(), re.MULTILINE))
     assert {one or other for one, other in named} <= targets

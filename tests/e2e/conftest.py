@@ -8,20 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
 
 from tests.e2e.bundle import keep
-from tests.e2e.node import Node
+from tests.e2e.node import Node, need_all
 from tests.e2e.world import NotHere
 
 VERSIONS = ("1.34", "1.37")
+HERE = Path(__file__).parent
 _failed = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: waits for minutes; only in make e2e-full")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Say once what this machine lacks, not in every test."""
+    if session.config.option.collectonly or not any(HERE in item.path.parents for item in session.items):
+        return
+    try:
+        need_all(VERSIONS)
+    except NotHere as exc:
+        pytest.exit(str(exc), returncode=1)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -41,7 +53,7 @@ class Shared:
 
     def get(self) -> Node:
         if self.node is None:
-            self.node = _made(self.version)
+            self.node = Node(self.version)
             trio.run(self.node.up)
         return self.node
 
@@ -49,13 +61,6 @@ class Shared:
         if self.node is not None:
             self.node.close()
             self.node = None
-
-
-def _made(version: str, **settings: object) -> Node:
-    try:
-        return Node(version, **settings)
-    except NotHere as exc:
-        raise pytest.fail.Exception(str(exc), pytrace=False) from None
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
@@ -83,7 +88,7 @@ def make_node(request: pytest.FixtureRequest) -> Iterator[Callable[..., Node]]:
     made: list[Node] = []
 
     def make(version: str, **settings: object) -> Node:
-        made.append(_made(version, **settings))
+        made.append(Node(version, **settings))
         return made[-1]
 
     yield make

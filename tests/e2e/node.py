@@ -29,7 +29,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -44,7 +44,7 @@ from tests.e2e.busybox import busybox_archive
 from tests.e2e.image import default_cache
 from tests.e2e.logs import PATIENCE, Log
 from tests.e2e.podresources import PodResources
-from tests.e2e.world import HOSTNAME, NotHere, Process, World
+from tests.e2e.world import HOSTNAME, NotHere, Process, World, need
 
 GPU = "nvidia.com/gpu"
 STATE = "/var/lib/gpu-reactor"
@@ -59,6 +59,16 @@ SLEEP = "trap 'exit 0' TERM; env; while :; do sleep 3600 & wait $!; done"
 Predicate = Callable[[Object], object]
 Limits = Mapping[str, int] | None
 """Resource -> how many a container wants."""
+
+
+def need_all(versions: Iterable[str]) -> None:
+    """Raise NotHere with the first thing that this machine lacks for nodes of these versions."""
+    need()
+    for version in versions:
+        built(version, default_cache())
+    busybox_archive(default_cache())
+    if shutil.which("openssl") is None:
+        raise NotHere("openssl, which makes the key of service accounts, is missing: apt-get install openssl")
 
 
 class Part:
@@ -403,14 +413,8 @@ class Node:
         (work / "kubelet.kubeconfig").write_text(settings.kubeconfig(settings.KUBELET))
         (work / "cni" / "10-pods.conflist").write_text(settings.cni(work))
         (work / "containerd.toml").write_text(settings.containerd(work, self._plugins))
-        try:
-            subprocess.run(
-                ["openssl", "genrsa", "-out", work / "cert" / "sa.key", "2048"], check=True, capture_output=True
-            )
-        except FileNotFoundError:
-            raise NotHere(
-                "openssl is missing, which makes the key of service accounts: apt-get install openssl"
-            ) from None
+        make = ["openssl", "genrsa", "-out", str(work / "cert" / "sa.key"), "2048"]
+        subprocess.run(make, check=True, capture_output=True)
 
 
 class Inside:
