@@ -192,8 +192,8 @@ def _sources(
     until = bus.until
     return (
         PodResourcesSource(
-            partial(list_pods, door, settings.pod_resources),
-            partial(read_checkpoint, settings.checkpoint),
+            partial(servers.after_grants, partial(list_pods, door, settings.pod_resources)),
+            partial(servers.after_grants, partial(read_checkpoint, settings.checkpoint)),
             publish=publish(PodResourcesSource.name),
             until=until,
             state=lambda: bus.state,

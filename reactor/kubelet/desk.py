@@ -7,6 +7,7 @@ of it is synchronous and belongs to one thread: the asyncio one, or that of a te
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -106,6 +107,7 @@ class Stream:
         self._sent = (offer, size)
         healthy = sum(self._healthy.of(offer))
         total = sum(map(len, offer.groups))
+        self._desk.settle()
         self._desk.reports.sent(
             self.resource, self.id, offer.revision, offer.nudge, healthy, total - healthy, size, standing=standing
         )
@@ -126,6 +128,7 @@ class Desk:
         self._grants = 0
         # Grants that no snapshot has folded in yet: number of the newest, by GPU and the identity it went out under.
         self._unfolded: dict[GpuUuid, dict[Identity, int]] = {}
+        self._owed: deque[Callable[[], None]] = deque()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -154,6 +157,7 @@ class Desk:
         self._opened += 1
         stream = Stream(self, resource, socket, StreamId(self._opened), wake)
         self._streams[stream.id] = stream
+        self.settle()
         self.reports.stream_opened(resource, socket, stream.id)
         offer = self._snapshot.offers.get(resource)
         if offer is not None:
@@ -162,6 +166,7 @@ class Desk:
 
     def leave(self, stream: Stream) -> None:
         if self._streams.pop(stream.id, None) is not None:
+            self.settle()
             self.reports.stream_ended(stream.resource, stream.socket, stream.id)
 
     def allocate(
@@ -180,6 +185,16 @@ class Desk:
                 self._unfolded.setdefault(ref.gpu, {})[ref.identity] = self._grants
         soon(partial(self.reports.granted, self._grants, resource, ids))
         return outcome
+
+    def owe(self, report: Callable[[], None]) -> bool:
+        """Keep a report for ``settle``; whether it is the first, so that somebody is to see to that."""
+        self._owed.append(report)
+        return len(self._owed) == 1
+
+    def settle(self) -> None:
+        """Make the reports that are owed. Any other report comes after them."""
+        while self._owed:
+            self._owed.popleft()()
 
     def preferred(
         self, resource: ResourceName, available: Sequence[str], must_include: Sequence[str], size: int

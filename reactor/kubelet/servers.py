@@ -9,13 +9,15 @@ and renamed once it may be found.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 
@@ -30,9 +32,12 @@ from reactor.model.errors import Refused, Transient
 from reactor.model.ids import ResourceName
 from reactor.model.snapshot import Snapshot
 
+T = TypeVar("T")
+
 _LONGEST_PATH = 107
 """Bytes that the kernel takes as the path of a unix socket."""
 _BIND = 5.0
+_SETTLE = 1.0
 _PROBE = 2.0
 """Seconds within which our own socket has to answer."""
 _FRESH = 1.0
@@ -150,7 +155,14 @@ class PluginServers:
 
     async def settle(self) -> None:
         """Return when everything posted is in force, and what happened at the desk before that was reported."""
-        await self._door.call(_nothing)
+        await self._door.call(self._settle)
+
+    async def after_grants(self, read: Callable[[], Awaitable[T]]) -> T:
+        """What ``read`` finds in the kubelet's books, once every grant that they may show has been reported."""
+        found = await read()
+        with trio.move_on_after(_SETTLE):
+            await self.settle()
+        return found
 
     async def aclose(self, grace: float) -> None:
         """End all servers; those that are not done after ``grace`` seconds are left to the end of the door."""
@@ -158,6 +170,11 @@ class PluginServers:
             async with trio.open_nursery() as nursery:
                 for resource in tuple(self._listeners):
                     nursery.start_soon(self.close, resource)
+
+    async def _settle(self) -> None:
+        for _ in range(2):  # after so many turns an Allocate is reported, or owed (``service``)
+            await asyncio.sleep(0)
+        self._desk.settle()
 
     async def _listen(self, resource: ResourceName, socket: str, path: str) -> None:
         service = PluginService(self._desk, resource, socket)
@@ -191,7 +208,3 @@ def socket_name(resource: ResourceName, directory: str, *, hidden: bool = False)
         )
     short = re.sub(r"[^A-Za-z0-9._-]", "_", resource.rpartition("/")[2])
     return f"{PREFIX}{short[:room]}{tail}"
-
-
-async def _nothing() -> None:
-    """Arriving is the point: posts and reports keep their order with it."""

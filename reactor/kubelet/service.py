@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 LARGEST_LIST = 4 * 2**20
 """Bytes of a message that the kubelet takes; one more and it ends the stream with every id unhealthy."""
+PAUSE = 0.01
+"""Seconds for which reports of Allocates are put off; nothing in the agent needs them sooner."""
 _LONGEST_MESSAGE = 1000
 """Characters of a refusal: it becomes an HTTP/2 header and part of the pod's status."""
 
@@ -75,12 +77,26 @@ class PluginService(DevicePluginBase):
         begun = asyncio.get_running_loop().time()
         request = await stream.recv_message()
         asked = () if request is None else tuple(tuple(one.devices_ids) for one in request.container_requests)
-        outcome = self._desk.allocate(self._resource, asked, partial(_after_the_answer, begun))
+        outcome = self._desk.allocate(self._resource, asked, partial(self._report, begun))
         if isinstance(outcome, Refusal):
             # Told apart for whoever reads the pod's status: the device's fault, or the request's.
             status = Status.FAILED_PRECONDITION if outcome.faulty else Status.INVALID_ARGUMENT
             raise GRPCError(status, outcome.message[:_LONGEST_MESSAGE])
         await stream.send_message(pb.AllocateResponse(container_responses=[_container(one) for one in outcome]))
+
+    def _report(self, begun: float, report: Report) -> None:
+        """Report an Allocate a little later: at once it would wake the agent's thread, and the next call would wait.
+
+        The time that it took is known after two turns of the loop: in the first the answer, which is not written yet,
+        leaves (``listener``).
+        """
+        loop = asyncio.get_running_loop()
+
+        def owe() -> None:
+            if self._desk.owe(partial(report, loop.time() - begun)):
+                loop.call_later(PAUSE, self._desk.settle)
+
+        loop.call_soon(loop.call_soon, owe)
 
     async def GetPreferredAllocation(  # noqa: N802
         self, stream: Stream[pb.PreferredAllocationRequest, pb.PreferredAllocationResponse]
@@ -100,20 +116,6 @@ class PluginService(DevicePluginBase):
         """Not asked for by our options; answered all the same."""
         await stream.recv_message()
         await stream.send_message(pb.PreStartContainerResponse())
-
-
-def _after_the_answer(begun: float, report: Report) -> None:
-    """A report wakes the agent's thread, and the two would then share one interpreter: the kubelet goes first.
-
-    Two turns of the loop: in the first the answer, which is not written yet, leaves (``listener``). What trio calls or
-    posts after that finds the report made, as it would without the delay: a call takes three turns to be done.
-    """
-    loop = asyncio.get_running_loop()
-
-    def tell() -> None:
-        report(loop.time() - begun)
-
-    loop.call_soon(loop.call_soon, tell)
 
 
 def _container(answer: Answer) -> pb.ContainerAllocateResponse:

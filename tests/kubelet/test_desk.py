@@ -296,3 +296,17 @@ def test_no_gpu_is_granted_under_two_identities_before_the_first_is_folded_in(
         if not isinstance(outcome, Refusal):
             unfolded.setdefault(index, set()).add(share is None)
         assert all(len(identities) == 1 for identities in unfolded.values())
+
+
+def test_a_report_that_is_owed_comes_before_any_other() -> None:
+    one, log = desk()
+    one.post(snapshot(offer(group(0))))
+    owed: list[bool] = []
+    for _ in range(2):
+        one.allocate(GPU, [[device_id(uuid(0))]], lambda report: owed.append(one.owe(lambda: report(0.5))))
+    assert owed == [True, False], "whoever is the first sees to it that both are told"
+    assert log.lines == []
+    one.open(GPU, "a.sock")
+    assert [line[0] for line in log.lines] == ["granted", "granted", "opened"]
+    one.settle()
+    assert len(log.lines) == 3
