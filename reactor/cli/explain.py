@@ -152,6 +152,15 @@ def tell_gpu(gpu: GpuDoc, now: float) -> Iterator[str]:
         yield "  its XIDs are not seen: only scans show its faults"
 
 
+def _why(resource: ResourceDoc, document: Document) -> str:
+    """What the kubelet's plugin watcher had to say of it, where that is to find us."""
+    name = f"registration.refused:{resource['name']}"
+    refusals = [fault for fault in document["faults"] if fault["name"] == name]
+    if refusals:
+        return f", which said: {refusals[0]['message']}"
+    return ": its plugin watcher has not taken it yet" if document["kubelet"]["registration"] == "watcher" else ""
+
+
 def tell_resource(resource: ResourceDoc, document: Document) -> Iterator[str]:
     yield (
         f"{resource['name']}: {resource['planned']} ids planned, {resource['healthy']} healthy, "
@@ -163,7 +172,7 @@ def tell_resource(resource: ResourceDoc, document: Document) -> Iterator[str]:
     if not document["kubelet"]["up"]:
         yield f"  the kubelet is away: {document['kubelet']['reason'] or 'not looked for yet'}"
     elif not resource["registered"]:
-        yield "  not registered with the kubelet"
+        yield f"  not registered with the kubelet{_why(resource, document)}"
     elif not resource["streams"]:
         yield "  the kubelet does not watch it"
     else:

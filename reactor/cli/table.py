@@ -57,7 +57,8 @@ def _summary(document: Document, now: float) -> Iterator[str]:
     if driver["version"] and driver["error"]:
         yield f"         {driver['error']}"
     yield from _config(document["config"], now)
-    yield "kubelet  " + ("up" if kubelet["up"] else f"away: {kubelet['reason'] or 'not looked for yet'}")
+    up = "up, its plugin watcher finds this agent" if kubelet["registration"] == "watcher" else "up"
+    yield "kubelet  " + (up if kubelet["up"] else f"away: {kubelet['reason'] or 'not looked for yet'}")
     yield from (f"         {error}" for error in (kubelet["checkpoint_error"], kubelet["list_error"]) if error)
 
 

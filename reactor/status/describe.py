@@ -269,6 +269,7 @@ def _current(plugin: Plugin | None, offer: Offer | None) -> bool:
 def _kubelet(state: State) -> KubeletDoc:
     kubelet, books = state.kubelet, state.books
     return KubeletDoc(
+        registration=kubelet.registration.value,
         up=kubelet.there,
         reason="" if kubelet.there else kubelet.reason,
         life=kubelet.life,

@@ -160,6 +160,8 @@ class ResourceDoc(TypedDict):
 
 
 class KubeletDoc(TypedDict):
+    registration: str
+    """socket: we register on kubelet.sock; watcher: the kubelet's plugin watcher finds us."""
     up: bool
     reason: str
     life: int

@@ -14,8 +14,9 @@ from reactor.cli.chain import Chains
 from reactor.cli.explain import Unknown, find_gpu, is_of_interest, newest_about, tell_device, tell_gpu, tell_resource
 from reactor.model.condition import FaultClass
 from reactor.model.ids import device_id
+from reactor.model.kubelet import Registration
 from reactor.model.value import replace
-from reactor.state import State
+from reactor.state import Fault, State
 from reactor.status.describe import describe, describe_device
 from tests.cli.test_events import line
 from tests.status.node import GPUS, READY, SNAPSHOT, WALL, WHOLE, hold, holding, listed, snapshot, xid
@@ -45,6 +46,19 @@ def test_a_resource_is_explained_by_its_ids_and_its_gpus():
     assert told[:2] == ["nvidia.com/gpu: 2 ids planned, 1 healthy, 1 not handed out, 1 held", "  1 x XID 79"]
     assert "  the kubelet has the newest list" in told
     assert "  GPU 1: healthy" in told
+
+
+def test_a_resource_that_the_kubelets_plugin_watcher_did_not_take_is_explained_in_its_words():
+    found = replace(READY.kubelet, registration=Registration.WATCHER)
+    plugin = replace(READY.kubelet.plugins[WHOLE], registered=None, registered_at=None, streams=frozenset())
+    state = replace(READY, kubelet=replace(found, plugins={WHOLE: plugin}))
+    doc = document(state)
+    told = list(tell_resource(doc["resources"][0], doc))
+    assert "  not registered with the kubelet: its plugin watcher has not taken it yet" in told
+    name = f"registration.refused:{WHOLE}"
+    doc = document(replace(state, faults={name: Fault(name=name, message="no such handler", since=WALL)}))
+    told = list(tell_resource(doc["resources"][0], doc))
+    assert "  not registered with the kubelet, which said: no such handler" in told
 
 
 def test_an_id_is_explained_by_its_list_and_its_gpu():

@@ -119,7 +119,7 @@ class Life:
                 await self._connect_unless_refused(plug.resource, socket)
             except RegisterError as refusal:
                 error = texts.not_registered(str(refusal))
-        else:
+        if error is not None and (socket in self._watched.busy or self.core.traits.version.undoes_failed_plugins):
             self._watched.failed(socket, trio.current_time())
         notify(error)
 

@@ -82,8 +82,14 @@ class SocketKubelet:
         lister = services.KillableServer(pods, directory.listen(self._pod_resources))
         self._servers.append(lister)
         await lister.listen()
-        gone = self.core.registry.removed
-        self._spawn(SocketWatcher(self.registry, connect=self._found, removed=gone, spawn=self._spawn).run())
+        watcher = SocketWatcher(
+            self.registry,
+            connect=self._found,
+            removed=self.core.registry.removed,
+            spawn=self._spawn,
+            undoes=self.traits.version.undoes_failed_plugins,
+        )
+        self._spawn(watcher.run())
         self._seen("started", {"version": str(self.traits.version)})
         if api_silent:
             self.api.answering = False

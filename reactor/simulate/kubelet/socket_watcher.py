@@ -28,12 +28,17 @@ class SocketWatcher:
         connect: Callable[[str, str], Awaitable[None]],
         removed: Callable[[str, str], None],
         spawn: Callable[[Coroutine[object, object, None]], object],
+        undoes: bool,
     ) -> None:
-        """``connect`` takes a resource and its socket as a Register does; ``removed`` hears of one that is gone."""
+        """``connect`` takes a resource and its socket as a Register does; ``removed`` hears of one that is gone.
+
+        ``undoes``: whether what failed is undone, and tried again.
+        """
         self._directory = directory
         self._connect = connect
         self._removed = removed
         self._spawn = spawn
+        self._undoes = undoes
         self._watched = Watched()
 
     async def run(self) -> None:
@@ -47,17 +52,19 @@ class SocketWatcher:
 
     async def _ask(self, socket: str, file: object) -> None:
         """Ask a socket that was found who it is, take it, and tell it so."""
+        name, error = "", None
         try:
             async with Channel(path=socket) as channel:
                 stub = RegistrationStub(channel)
                 told = await stub.GetInfo(pb.InfoRequest(), timeout=INFO_WITHIN)
+                name = told.name
                 error = await self._take(socket, file, told)
                 status = pb.RegistrationStatus(plugin_registered=error is None, error=error or "")
                 await stub.NotifyRegistrationStatus(status, timeout=NOTIFY_WITHIN)
-        except (GRPCError, StreamTerminatedError, ProtocolError, OSError, AssertionError):
-            pass  # it does not say, or does not hear; AssertionError is grpclib's word for a cut reply
-        if socket in self._watched.busy:
-            self._watched.failed(socket, _now())
+        except (GRPCError, StreamTerminatedError, ProtocolError, OSError, AssertionError) as failure:
+            error = str(failure)  # it does not say, or does not hear; AssertionError: grpclib's word for a cut reply
+        if error is not None:
+            self._fail(name, socket)
 
     async def _take(self, socket: str, file: object, told: pb.PluginInfo) -> str | None:
         """Why it is not taken."""
@@ -71,6 +78,13 @@ class SocketWatcher:
         except RegisterError as refusal:
             return texts.not_registered(str(refusal))
         return None
+
+    def _fail(self, name: str, socket: str) -> None:
+        dialled = socket in self._watched.registered
+        if dialled and self._undoes:
+            self._removed(name, socket)
+        if self._undoes or not dialled:
+            self._watched.failed(socket, _now())
 
 
 def scan(directory: Path) -> dict[str, object]:

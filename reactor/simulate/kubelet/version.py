@@ -61,6 +61,14 @@ class Version:
         return self._from(37)
 
     @property
+    def undoes_failed_plugins(self) -> bool:
+        """The plugin watcher forgets a plugin whose dial-back failed or that did not take its notice, and tries again.
+
+        Before, it counted as registered, so nothing came of its file any more.
+        """
+        return self._from(37)
+
+    @property
     def health_by_resource(self) -> bool:
         """Pod status looks an id's health up in its own resource, not in whichever has that id."""
         return self._from(37)

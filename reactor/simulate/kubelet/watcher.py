@@ -1,9 +1,9 @@
 """What the kubelet's plugin watcher knows of its directory, on no clock of its own: what is new there, what is gone.
 
 Once a second it holds what it has registered against what is there. A socket that does not say who it is, or says what
-the kubelet does not like, is asked again after 0.5 s, doubling up to two minutes. One whose dial-back failed counts as
-registered all the same, so it is told of the failure and never tried again (seen on 1.34 and 1.37). Names that begin
-with a dot are passed over.
+the kubelet does not like, is asked again after 0.5 s, doubling up to two minutes. So is, from 1.37 on, one whose
+dial-back failed, or that failed when it was told; before, that one counts as registered, and nothing comes of it any
+more. Names that begin with a dot are passed over.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class Watched:
 
     def dialled(self, name: str, file: object, resource: str) -> None:
         self.busy.discard(name)
-        self._waiting.pop(name, None)
         self.registered[name] = (file, resource)
 
     def failed(self, name: str, now: float) -> None:
+        self.registered.pop(name, None)
         self.busy.discard(name)
         before = self._waiting.get(name)
         delay = _FIRST if before is None else min(2 * before.delay, _LONGEST)

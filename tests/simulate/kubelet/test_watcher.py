@@ -144,18 +144,25 @@ async def test_a_refusal_is_told_in_the_kubelets_words():
         assert 'the ResourceName "nvidia.com/a b" is invalid' in (error or "")
 
 
-async def test_a_dial_back_that_fails_is_told_and_never_tried_again():
-    async with found() as (one, servers, words):
+@pytest.mark.parametrize("version", ["1.34", "1.37"])
+async def test_a_dial_back_that_fails_is_told_and_tried_again_from_1_37_on(version: str):
+    async with found(version) as (one, servers, words):
         await one.kubelet.weather(lambda weather: setattr(weather, "refuse_register", 1))
         first = await servers.serve(GPU)
         await servers.offer(GPU, first)
         await one.eventually(words.count, bool)
         assert "plugin registration failed with err: failed to dial" in (words.told[0][1] or "")
-        second = await servers.serve(GPU)
-        await servers.offer(GPU, second)
-        await one.until(bool)
-        await one.eventually(words.count, lambda count: count == 2)
-        assert words.told[1] == (second, None)
+        other = ResourceName("nvidia.com/other")
+        await servers.offer(
+            other, await servers.serve(other)
+        )  # taken at a look that is later than the next at the first
+        await one.eventually(words.count, lambda count: count == 2 + (version == "1.37"))
+        assert ((first, None) in words.told) is (version == "1.37")
+        if version == "1.34":
+            again = await servers.serve(GPU)
+            await servers.offer(GPU, again)
+            await one.eventually(words.count, lambda count: count == 3)
+            assert words.told[2] == (again, None)
 
 
 async def test_a_new_life_of_the_kubelet_does_not_get_a_socket_that_is_spent():
