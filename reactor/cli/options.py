@@ -6,9 +6,9 @@ from argparse import Action
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from reactor.config import OPTIONS, Given, Kind, Option, doc_of, read_overrides
 from reactor.model.config import Setting, Source
 from reactor.model.errors import Refused
+from reactor.model.options import OPTIONS, Given, Kind, Option
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -19,7 +19,23 @@ _METAVARS = {Kind.TEXT: "VALUE", Kind.BOOL: "BOOL", Kind.LIST: "LIST", Kind.NUMB
 
 
 class _Collect(Action):
-    """Keeps each text with the name that it was given under: aliases exclude each other, lists add up."""
+    """Keeps each text with the name that it was given under: aliases exclude each other, lists add up.
+
+    Its help is put together when somebody asks for it: what the keys mean is said by what reads the config file, which
+    takes longer to load than all else before the NVML worker can be started.
+    """
+
+    @property
+    def help(self) -> str | None:
+        from reactor.config import doc_of
+
+        option = next(one for one in OPTIONS if _dest(one) == self.dest)
+        variables = ", ".join(option.variables)
+        return f"{doc_of(option.path).replace('%', '%%')} ({option.path}; {variables})"
+
+    @help.setter  # noqa: A003 - the name that argparse asks for
+    def help(self, text: str | None) -> None:
+        """The option knows its own."""
 
     def __call__(
         self,
@@ -36,7 +52,6 @@ def add_config_flags(parser: Parser) -> None:
     """Add a flag for each option, its help from the key that it stands for."""
     group = parser.add_argument_group("in place of what the config file says")
     for option in OPTIONS:
-        variables = ", ".join(option.variables)
         group.add_argument(
             *option.flags,
             dest=_dest(option),
@@ -44,13 +59,17 @@ def add_config_flags(parser: Parser) -> None:
             nargs="?" if option.kind is Kind.BOOL else None,
             const="true",
             metavar=_METAVARS[option.kind],
-            help=f"{doc_of(option.path).replace('%', '%%')} ({option.path}; {variables})",
         )
 
 
 def read_options(args: Namespace, environ: Mapping[str, str]) -> tuple[Setting, ...]:
     """What flags and variables say in place of the file. Refused names every fault, a line for each."""
-    settings, problems = read_overrides(_given(args, environ))
+    given = tuple(_given(args, environ))
+    if not given:
+        return ()
+    from reactor.config import read_overrides
+
+    settings, problems = read_overrides(given)
     if problems:
         raise Refused("\n".join(problems))
     return settings

@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from reactor.cli.options import read_options
 from reactor.conditions.classes import policy_from_environment
-from reactor.config import DRIVER_ROOT
 from reactor.model.config import Setting
 from reactor.model.errors import Refused
 from reactor.model.kubelet import LONGEST_REGISTRY, Registration
+from reactor.model.options import DRIVER_ROOT
 from reactor.model.settings import Settings
 from reactor.simulate.nvml.products import parse
 from reactor.status.address import parse_listen

@@ -7,11 +7,11 @@ the rules that span several values and builds the model's ``Config``. A text is 
 from reactor.config.document import MAX_BYTES
 from reactor.config.effective import effective
 from reactor.config.fetch import Fetch
-from reactor.config.options import DRIVER_ROOT, OPTIONS, Kind, Option
-from reactor.config.overrides import Given, read_overrides
+from reactor.config.overrides import read_overrides
 from reactor.config.parse import Accepted, Rejected, parse
 from reactor.config.published import json_schema, keys
 from reactor.config.read import Plain, doc_of
+from reactor.model.options import DRIVER_ROOT, OPTIONS, Given, Kind, Option
 
 __all__ = [
     "DRIVER_ROOT",

@@ -8,27 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from msgspec import Struct
-
 from reactor.config.document import ListNode, Node, ScalarNode
-from reactor.config.options import Kind, Option
 from reactor.config.problems import Mark, Problems, quote
 from reactor.config.read import BAD, Plain, Reader, freeze
 from reactor.model.config import Setting, Source
+from reactor.model.options import Given, Kind
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,15}|0[oO]?[0-7]{1,18}|0[bB][01]{1,60}|0|[1-9][0-9]{0,17})")
 _PLACE = Mark(0, 0)
-
-
-class Given(Struct, frozen=True, kw_only=True):
-    """What was said of one option: each text of a flag that was repeated, or the text of a variable."""
-
-    option: Option
-    source: Source
-    name: str
-    texts: tuple[str, ...]
 
 
 def read_overrides(given: Iterable[Given]) -> tuple[tuple[Setting, ...], tuple[str, ...]]:

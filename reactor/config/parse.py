@@ -12,7 +12,6 @@ from msgspec import Struct
 from reactor.config import values
 from reactor.config.document import MapNode, Node, ScalarNode, load
 from reactor.config.effective import settings
-from reactor.config.options import DRIVER_ROOT
 from reactor.config.overrides import lay_over
 from reactor.config.problems import Mark, Problems, quote
 from reactor.config.read import Plain, Reader, describe
@@ -35,6 +34,7 @@ from reactor.model.config import (
     TimeSlicing,
 )
 from reactor.model.ids import ResourceName
+from reactor.model.options import DRIVER_ROOT
 from reactor.model.value import replace
 
 _MANIFEST = frozenset({"apiVersion", "kind", "metadata", "data"})

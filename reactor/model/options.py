@@ -1,7 +1,8 @@
 """The device plugin's flags and variables that say what the file can say as well, in one table.
 
-``cli`` makes flags of it, ``overrides`` reads their values, ``docs/options.md`` lists it. Flags that have no key in
-the file (where the kubelet is, where the file is) are ``cli.settings``' own.
+``cli`` makes flags of it, ``config.overrides`` reads their values, ``docs/options.md`` lists it. It stands here since
+the agent reads its command line first, and loads what stands on YAML while the NVML worker starts. Flags that have no
+key in the file (where the kubelet is, where the file is) are ``cli.settings``' own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from msgspec import Struct
+
+from reactor.model.config import Source
 
 
 class Kind(Enum):
@@ -33,6 +36,15 @@ class Option(Struct, frozen=True, kw_only=True):
     kind: Kind = Kind.TEXT
     empty: str | None = None
     """What an empty value stands for. None: it is refused."""
+
+
+class Given(Struct, frozen=True, kw_only=True):
+    """What was said of one option: each text of a flag that was repeated, or the text of a variable."""
+
+    option: Option
+    source: Source
+    name: str
+    texts: tuple[str, ...]
 
 
 def _option(path: str, flags: str, variables: str, kind: Kind = Kind.TEXT, empty: str | None = None) -> Option:
