@@ -32,7 +32,7 @@ class Gpus:
         self.socket = self.folder / "nvml.sock"
         self.log = Log(self.folder / "log")
         with self.log.path.open("ab") as log:
-            self._process = world.start(
+            self.process = world.start(
                 [sys.executable, "-m", "reactor.simulate.nvml.host", spec, str(self.socket), str(self.folder)],
                 stdout=log.fileno(),
                 cwd=ROOT,
@@ -54,8 +54,8 @@ class Gpus:
         return await trio.to_thread.run_sync(tell)
 
     async def end(self) -> None:
-        self._process.send(signal.SIGKILL)
-        await self._process.ended()
+        self.process.send(signal.SIGKILL)
+        await self.process.ended()
 
 
 class Agent:

@@ -18,17 +18,9 @@ KEPT = 20
 _KINDS = ("Pod", "Node", "Event", "ConfigMap", "DaemonSet")
 
 
-async def keep(node: Node, test: str) -> Path:
-    """Write the bundle of a node and return its folder."""
-    home = node.cache / "failed"
-    home.mkdir(parents=True, exist_ok=True)
-    for old in sorted(home.iterdir(), key=lambda each: each.stat().st_mtime)[: -KEPT + 1]:
-        shutil.rmtree(old, ignore_errors=True)
-    number = 1
-    name = re.sub(r"[^\w.-]+", "_", test).strip("_")
-    while (folder := home / f"{name}-{number}").exists():
-        number += 1
-    folder.mkdir()
+async def keep(node: Node, test: str, home: Path) -> Path:
+    """Write the bundle of a node into a new folder of ``home``, and return that."""
+    folder = _new_folder(home, re.sub(r"[^\w.-]+", "_", test).strip("_"))
     shutil.copytree(node.folder / "log", folder / "log")
     for agent in node.agents:
         shutil.copytree(agent.folder, folder / agent.folder.name, ignore=_no_sockets)
@@ -41,6 +33,17 @@ async def keep(node: Node, test: str) -> Path:
         for kind in _KINDS:
             with suppress(ApiError, Away):
                 (folder / f"{kind.lower()}s.json").write_text(json.dumps(await node.api.items(kind), indent=1))
+    return folder
+
+
+def _new_folder(home: Path, name: str) -> Path:
+    home.mkdir(parents=True, exist_ok=True)
+    for old in sorted(home.iterdir(), key=lambda each: each.stat().st_mtime)[: -KEPT + 1]:
+        shutil.rmtree(old, ignore_errors=True)
+    number = 1
+    while (folder := home / f"{name}-{number}").exists():
+        number += 1
+    folder.mkdir()
     return folder
 
 

@@ -99,5 +99,5 @@ def make_node(request: pytest.FixtureRequest) -> Iterator[Callable[..., Node]]:
 
 def _save(request: pytest.FixtureRequest, node: Node) -> None:
     if request.node.stash.get(_failed, False):
-        folder = trio.run(partial(keep, node, request.node.name))
+        folder = trio.run(partial(keep, node, request.node.name, node.cache / "failed"))
         request.node.add_report_section("teardown", "bundle", f"everything of the node: {folder}")

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 Request = dict[str, object]
-CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
+CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
 COVERED = ("/var/lib/kubelet", "/var/lib/cni", "/var/lib/gpu-reactor", "/var/log/pods", "/var/log/containers")
 """Fixed places of the kubelet, CNI and the agent: each node has its own, below ``root`` in its folder."""
 NODES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
@@ -64,7 +64,8 @@ def _lay_out_cgroups() -> None:
     run("mount", "-t", "tmpfs", "tmpfs", "/sys/fs/cgroup")
     for name in CONTROLLERS:
         (Path("/sys/fs/cgroup") / name).mkdir()
-        run("mount", "-t", "cgroup", "-o", name, "cgroup", f"/sys/fs/cgroup/{name}")
+        option = "none,name=systemd" if name == "systemd" else name
+        run("mount", "-t", "cgroup", "-o", option, "cgroup", f"/sys/fs/cgroup/{name}")
 
 
 def _lay_out_dev(work: Path) -> None:

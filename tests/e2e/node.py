@@ -6,18 +6,21 @@ or makes one of its own with the fixture ``make_node`` and ``await node.up()``; 
     agent = await node.start_agent("8xH100")              # a process in the node, over simulated GPUs (agent.py)
     await node.resource(GPU, allocatable=8)                # waits for the Node object to say so
     await node.run_pod("two", {GPU: 2})                    # creates it, waits until it is Running
-    await node.create_pod("nine", {GPU: 9}); await node.pod("nine", lambda pod: reason(pod) == "Unschedulable")
+    await node.create_pod("nine", {GPU: 9}); await node.pod("nine", lambda pod: "Insufficient" in reason(pod))
     seen = await node.inside("two")                        # its main process: seen.environment, .devices, .mounts
-    await node.kubelet.restart(); await node.kubelet.log.until("regex", since=mark)
+    await node.kubelet.restart(); await node.kubelet.log.until("regex", since=node.kubelet.begun)
     await node.delete_pod("two")                           # waits until it is gone from the API
-    await agent.hardware("xid", 3, 79)                     # anything of simulate.nvml.hardware
+    await agent.gpus("xid", 3, 79)                         # any action of simulate.nvml.host
+    await agent.event("xid.reported", xid=79)              # a line of its log; agent.log, agent.state(), agent.inject()
+    agent.write_config(text); await agent.kill(); agent.start()
     await node.until("ConfigMap", "name", predicate)       # any object, by watching; ``node.api`` for everything else
 
 Parts: ``node.etcd, .apiserver, .controllers, .scheduler, .containerd, .kubelet``; each has ``start``, ``stop``,
-``kill``, ``restart``, ``pause``, ``resume``, ``alive`` and ``log``. ``node.kubelet.restart(topologyManagerPolicy=...)``
-restarts it with other fields of its config; ``node.upgrade("1.37")`` takes the kubelet of another version on its next
-start. ``node.podresources`` lists who holds what, ``node.checkpoint`` is the kubelet's file. Times run out with an
-AssertionError that shows what was seen last.
+``kill``, ``restart``, ``pause``, ``resume``, ``alive`` and ``log``; ``node.start()`` starts all that do not run, in the
+right order, and ``node.reboot()`` takes the node (not the control plane) down and up. ``node.kubelet.restart(
+topologyManagerPolicy=...)`` restarts it with other fields of its config; ``node.upgrade("1.37")`` takes the kubelet of
+another version on its next start. ``node.podresources`` lists who holds what, ``node.checkpoint`` is the kubelet's
+file. Times run out with an AssertionError that shows what was seen last.
 
 A node is not bound to an event loop: start it in one test, use it in the next.
 """
@@ -33,6 +36,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 import trio
 
@@ -56,6 +60,13 @@ _GATES_SINCE = {"ResourceHealthStatus": 31}
 SLEEP = "trap 'exit 0' TERM; env; while :; do sleep 3600 & wait $!; done"
 """What a pod's container does if a test says nothing else: writes its environment and waits."""
 
+_REBOOT = """
+umount -l /run && mount -t tmpfs tmpfs /run
+grep -o ' /var/lib/kubelet/pods/[^ ]*' /proc/mounts | xargs -r umount -l
+mount --bind {boot} /proc/sys/kernel/random/boot_id
+"""
+"""What a boot finds otherwise than the node before it left it."""
+
 Predicate = Callable[[Object], object]
 Limits = Mapping[str, int] | None
 """Resource -> how many a container wants."""
@@ -78,6 +89,8 @@ class Part:
         self.name = name
         self.log = Log(world.folder / "log" / name)
         self.process: Process | None = None
+        self.begun = 0
+        """The place in its log where its present life begins."""
         self._world = world
         self._argv = argv
         self._path = path
@@ -89,6 +102,7 @@ class Part:
     def start(self) -> None:
         """Start it; it may take a while to be of use."""
         assert not self.alive, f"{self.name} runs already"
+        self.begun = self.log.mark()
         with self.log.path.open("ab") as log:
             path = self._path()
             program, *rest = self._argv()
@@ -191,16 +205,42 @@ class Node:
 
     async def up(self, *, kubelet: bool = True) -> None:
         """Start everything and wait for a Node that takes pods. ``kubelet=False``: all but the kubelet."""
-        for part in (self.containerd, self.etcd, self.apiserver):
-            part.start()
-        await self.api_ready()
-        self.controllers.start()
-        self.scheduler.start()
+        archive = await trio.to_thread.run_sync(busybox_archive, self.cache)
+        await self.start(kubelet=False)
+        await self.load(archive)
         if kubelet:
             self.kubelet.start()
-        await self.load(await trio.to_thread.run_sync(busybox_archive, self.cache))
-        if kubelet:
             await self.ready()
+
+    async def start(self, *, kubelet: bool = True) -> None:
+        """Start every part that does not run, the kubelet once the others serve: without containerd it would exit."""
+        for part in (self.containerd, self.etcd, self.apiserver):
+            if not part.alive:
+                part.start()
+        await self.containerd.log.until("containerd successfully booted", since=self.containerd.begun)
+        await self.api_ready()
+        for part in (self.controllers, self.scheduler, *([self.kubelet] if kubelet else [])):
+            if not part.alive:
+                part.start()
+
+    async def reboot(self) -> None:
+        """The node goes down hard and comes up again, all but the agent: no container, an empty /run, a new boot id.
+
+        The control plane stays, as it would elsewhere.
+        """
+        for agent in self.agents:
+            if agent.alive:
+                await agent.kill()
+        await self.kubelet.kill()
+        await self.containerd.kill()
+        staying = {part.process.inner for part in self.parts if part.alive and part.process is not None}
+        staying |= {gpus.process.inner for gpus in self.gpus}
+        await self.world.end_others(staying)
+        boot = self.folder / "boot_id"
+        boot.write_text(f"{uuid4()}\n")
+        await self.run("sh", "-c", _REBOOT.format(boot=boot))
+        await self.start()
+        await self.kubelet.log.until("Successfully registered node", since=self.kubelet.begun)
 
     async def api_ready(self, *, within: float = 60) -> None:
         """Wait until the API server answers and calls itself ready."""
@@ -223,8 +263,7 @@ class Node:
         for part in self.parts:
             if part.process is not None:
                 part.resume()
-            if not part.alive:
-                part.start()
+        await self.start()
         for agent in self.agents:
             await agent.away()
         for gpus in self.gpus:
@@ -233,7 +272,6 @@ class Node:
             shutil.rmtree(each.folder)
         self.agents.clear()
         self.gpus.clear()
-        await self.api_ready()
         await self._clean_objects()
         if self.kubelet.settings or self.version != self._version:
             self.kubelet.settings.clear()
@@ -262,7 +300,6 @@ class Node:
 
     async def load(self, archive: Path) -> None:
         """Import the images of a docker or OCI archive into containerd."""
-        await self.containerd.log.until("containerd successfully booted")
         await self.run("ctr", "-a", f"{self.folder}/containerd.sock", "-n", "k8s.io", "images", "import", str(archive))
 
     async def run(self, *argv: str, within: float = PATIENCE) -> str:

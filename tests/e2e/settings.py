@@ -41,7 +41,7 @@ def containerd(work: Path, plugins: Path) -> str:
     # restrict_oom_score_adj: without CAP_SYS_RESOURCE every pod fails at its oom_score_adj.
     return f"""version = 3
 root = "{work}/containerd/root"
-state = "{work}/containerd/state"
+state = "/run/containerd"
 [grpc]
   address = "{work}/containerd.sock"
 [ttrpc]

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -34,7 +34,7 @@ ADDRESS, HOSTNAME = "10.77.0.1", "n1"
 HOME = Path("/tmp/gpu-reactor-e2e")
 """Folders of nodes: short, since unix sockets lie in them."""
 CGROUPS = Path("/sys/fs/cgroup")
-CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
+CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
 _CLONE_NEWNET = 0x40000000
 _numbers = count(1)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -61,6 +61,11 @@ def _born(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     return ""
+
+
+def _inner(pid: int) -> int:
+    """The pid of a process as the innermost pid namespace that it is in knows it."""
+    return int(Path(f"/proc/{pid}/status").read_text().split("NSpid:")[1].split("\n")[0].split()[-1])
 
 
 def sweep() -> None:
@@ -230,6 +235,24 @@ class World:
         if failed:
             raise failed[0]
         return made[0]
+
+    async def end_others(self, staying: Collection[int]) -> None:
+        """Kill every process but init and these (pids as the node sees them), and wait until they are gone."""
+        handles = self._kill_others({1, *staying})
+        with trio.fail_after(20):
+            for handle in handles:
+                await trio.lowlevel.wait_readable(handle)
+                os.close(handle)
+
+    def _kill_others(self, staying: Collection[int]) -> list[int]:
+        handles = []
+        for folder, _, _ in os.walk(self.cgroup_folder("memory")):
+            for pid in map(int, Path(folder, "cgroup.procs").read_text().split()):
+                with suppress(OSError):  # it ended meanwhile
+                    if _inner(pid) not in staying and pid != self._unshare.pid:
+                        handles.append(os.pidfd_open(pid))
+                        signal.pidfd_send_signal(handles[-1], signal.SIGKILL)
+        return handles
 
     def path(self, inner: str) -> Path:
         """A file of the node as seen from outside, below one of the places that each node has for itself."""
