@@ -24,5 +24,10 @@ def test_an_agent_loads_neither_nvml_nor_what_it_has_no_use_for(module: str) -> 
     assert not loaded_by(module) & dear
 
 
+def test_the_command_line_is_read_before_what_reads_the_config_file_is_loaded() -> None:
+    """The NVML worker is started in between."""
+    assert not loaded_by("reactor.cli.run, reactor.cli.settings") & {"yaml", "trio", "grpclib"}
+
+
 def test_the_version_is_that_of_the_distribution() -> None:
     assert reactor.__version__ == version("gpu-reactor")
