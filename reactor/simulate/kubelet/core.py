@@ -207,7 +207,7 @@ class KubeletCore:
     def pod_health(self, pod: Pod) -> dict[str, dict[str, str]]:
         """``allocatedResourcesStatus`` of the app containers: health by resource and id."""
         health: dict[str, dict[str, str]] = {}
-        for container in pod.containers:
+        for container in pod.containers if self.traits.version.tells_health else ():
             for resource, allocation in self.manager.pods.get(pod.uid, {}).get(container.name, {}).items():
                 for each in sorted(allocation.ids):
                     health.setdefault(resource, {})[each] = self.manager.health_of(resource, each)

@@ -116,6 +116,8 @@ class PodResources(PodResourcesListerBase):
     async def Get(self, stream: Stream[v1.GetPodResourcesRequest, v1.GetPodResourcesResponse]) -> None:  # noqa: N802
         request = await stream.recv_message()
         self._take()
+        if not self._core.traits.version.gets_one_pod:
+            raise GRPCError(Status.UNKNOWN, texts.GET_DISABLED)
         ref = PodRef("", "") if request is None else PodRef(request.pod_namespace, request.pod_name)
         found = self._core.pod_resources_of(ref)
         if found is None:

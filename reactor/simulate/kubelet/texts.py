@@ -103,3 +103,4 @@ def out_of(resource: str, wanted: int, used: int, capacity: int) -> tuple[str, s
 NO_CONTAINERS = "no containers return in allocation response"
 CONNECTION_CLOSING = rpc_error("Canceled", "grpc: the client connection is closing")
 RATE_LIMITED = "rejected by rate limit"
+GET_DISABLED = "PodResources API Get method disabled"

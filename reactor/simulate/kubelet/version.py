@@ -47,9 +47,19 @@ class Version:
         return self._from(34)
 
     @property
+    def gets_one_pod(self) -> bool:
+        """podresources Get is on."""
+        return self._from(34)
+
+    @property
     def bounds_dial_back(self) -> bool:
         """The plugin's own Register deadline holds for the dial-back and the options call too."""
         return self._from(35)
+
+    @property
+    def tells_health(self) -> bool:
+        """The pod status has the health of allocated devices (by a gate that is on by itself from 1.36)."""
+        return self._from(31)
 
     @property
     def hints_from_hosting_nodes_only(self) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import trio
 
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
-from tests.contract.table.plugin import UNHEALTHY, WATCH, ProbePlugin, device, devices, probe
+from tests.contract.table.plugin import ALLOCATE, UNHEALTHY, WATCH, ProbePlugin, device, devices, probe
 from tests.contract.table.row import row, since
-from tests.contract.table.under_test import Counts, Kubelet, Lister, Shape
+from tests.contract.table.under_test import Counts, Kubelet, Lister, PodSeen, Shape
 
 LIMIT = 4 * 1024 * 1024
 
@@ -151,10 +151,17 @@ async def an_id_that_leaves_while_a_pod_has_it(kubelet: Kubelet) -> object:
         return [listed, counts, held, after]
 
 
+async def _health(kubelet: Kubelet, pod: PodSeen, plugin: ProbePlugin, identity: str, health: str) -> str | None:
+    """What the pod's status says of an id: what is awaited, as far as the status has it at all."""
+    if kubelet.version.tells_health:
+        await kubelet.until_health(pod.name, {plugin.resource: {identity: health}})
+    return (await kubelet.health(pod.name)).get(plugin.resource, {}).get(identity)
+
+
 HEALTHS = ["Healthy", "Unhealthy", "Healthy", "Unhealthy"]
 
 
-@row("13, 16 (20)", [{"a": each} for each in HEALTHS])
+@row("13, 16 (20)", since(v1_29=[None] * 4, v1_31=HEALTHS))
 async def health_in_the_pod_status(kubelet: Kubelet) -> object:
     """allocatedResourcesStatus follows the list, at once."""
     async with probe(kubelet.directory, "probe.test/status", devices("a")) as plugin:
@@ -163,26 +170,24 @@ async def health_in_the_pod_status(kubelet: Kubelet) -> object:
         seen = []
         for health in HEALTHS:
             plugin.send([device("a", health)])
-            await kubelet.until_health(pod.name, {plugin.resource: {"a": health}})
-            seen.append((await kubelet.health(pod.name)).get(plugin.resource))
+            seen.append(await _health(kubelet, pod, plugin, "a", health))
         await kubelet.delete(pod.name)
         return seen
 
 
-@row("13", since(v1_29={"a": "Unhealthy"}))
+@row("13", since(v1_29=None, v1_31="Unhealthy"))
 async def odd_health_in_the_pod_status(kubelet: Kubelet) -> object:
     """Any odd word is Unhealthy there too."""
     async with probe(kubelet.directory, "probe.test/odd-status", devices("a")) as plugin:
         await kubelet.until_counts(plugin.resource, (1, 1))
         pod = await kubelet.run(kubelet.name("odd-status"), Shape("c", {plugin.resource: 1}))
         plugin.send([device("a", "on fire")])
-        await kubelet.until_health(pod.name, {plugin.resource: {"a": "Unhealthy"}})
-        seen = await kubelet.health(pod.name)
+        seen = await _health(kubelet, pod, plugin, "a", "Unhealthy")
         await kubelet.delete(pod.name)
-        return seen.get(plugin.resource)
+        return seen
 
 
-@row("13", ["Unhealthy", "Unhealthy", "Unhealthy"])
+@row("13", since(v1_29=[None] * 3, v1_31=["Unhealthy"] * 3))
 async def health_after_the_plugin_left(kubelet: Kubelet) -> object:
     """The last known health stays, though the node has nothing allocatable any more."""
     plugin = ProbePlugin(kubelet.directory, "probe.test/left")
@@ -191,20 +196,19 @@ async def health_after_the_plugin_left(kubelet: Kubelet) -> object:
     await plugin.register()
     await kubelet.until_counts(plugin.resource, (2, 2))
     pod = await kubelet.run(kubelet.name("left"), Shape("c", {plugin.resource: 1}))
-    ((held, _),) = (await kubelet.health(pod.name)).get(plugin.resource, {"a": ""}).items() or (("a", ""),)
+    (held,) = plugin.called(ALLOCATE)[0].ids
     plugin.send(devices("ab", held))
-    await kubelet.until_health(pod.name, {plugin.resource: {held: "Unhealthy"}})
-    seen = [(await kubelet.health(pod.name))[plugin.resource][held]]
+    seen = [await _health(kubelet, pod, plugin, held, "Unhealthy")]
     await plugin.close()
     await kubelet.until_counts(plugin.resource, (2, 0))
-    seen.append((await kubelet.health(pod.name))[plugin.resource][held])
+    seen.append(await _health(kubelet, pod, plugin, held, "Unhealthy"))
     await trio.sleep(kubelet.quiet)
-    seen.append((await kubelet.health(pod.name))[plugin.resource][held])
+    seen.append(await _health(kubelet, pod, plugin, held, "Unhealthy"))
     await kubelet.delete(pod.name)
     return seen
 
 
-@row("13", ["Healthy", "Unhealthy", "Healthy"])
+@row("13", since(v1_29=[None] * 3, v1_31=["Healthy", "Unhealthy", "Healthy"]))
 async def health_of_an_id_that_left_the_list(kubelet: Kubelet) -> object:
     """An id that is listed no more counts as healthy; when it is back as unhealthy, the pod is told."""
     async with probe(kubelet.directory, "probe.test/unlisted") as plugin:
@@ -212,16 +216,10 @@ async def health_of_an_id_that_left_the_list(kubelet: Kubelet) -> object:
         await kubelet.until_counts(plugin.resource, (2, 1))
         pod = await kubelet.run(kubelet.name("unlisted"), Shape("c", {plugin.resource: 1}))
 
-        async def health() -> str:
-            return (await kubelet.health(pod.name))[plugin.resource]["a"]
-
-        await kubelet.until_health(pod.name, {plugin.resource: {"a": "Healthy"}})
-        seen = [await health()]
+        seen = [await _health(kubelet, pod, plugin, "a", "Healthy")]
         plugin.send(devices("ab", "a"))
-        await kubelet.until_health(pod.name, {plugin.resource: {"a": "Unhealthy"}})
-        seen.append(await health())
+        seen.append(await _health(kubelet, pod, plugin, "a", "Unhealthy"))
         plugin.send(devices("b"))
-        await kubelet.until_health(pod.name, {plugin.resource: {"a": "Healthy"}})
-        seen.append(await health())
+        seen.append(await _health(kubelet, pod, plugin, "a", "Healthy"))
         await kubelet.delete(pod.name)
         return seen

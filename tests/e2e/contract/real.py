@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,7 +22,6 @@ from tests.e2e.world import HOSTNAME
 
 PATIENCE = 40.0
 _numbers = itertools.count(1)
-_ID = re.compile("^[0-9a-f]{64}$", re.MULTILINE)
 _STUCK = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError"}
 _STUCK |= {"PreStartHookError", "ErrImageNeverPull", "ImagePullBackOff", "ErrImagePull"}
 
@@ -187,11 +185,17 @@ class Real:
         await self._heard()
 
     async def reboot(self) -> None:
-        ctr = ("ctr", "-a", f"{self._node.folder}/containerd.sock", "-n", "k8s.io")
-        for each in _ID.findall(await self._node.run(*ctr, "tasks", "ls", "-q")):
-            await self._node.run(*ctr, "tasks", "rm", "-f", each)
-        for each in _ID.findall(await self._node.run(*ctr, "containers", "ls", "-q")):
-            await self._node.run(*ctr, "containers", "rm", each)
+        await self._node.containerd.stop()
+        pods = self._node.world.cgroup_folder("memory", "kubepods")
+        with trio.fail_after(PATIENCE):
+            while pids := [pid for file in pods.rglob("cgroup.procs") for pid in file.read_text().split()]:
+                for pid in pids:
+                    with suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGKILL)
+                await trio.sleep(0.02)  # what is killed takes a moment to leave
+        mark = self._node.containerd.log.mark()
+        self._node.containerd.start()
+        await self._node.containerd.log.until("containerd successfully booted", since=mark)
 
 
 async def two_numa_nodes(node: Node) -> None:
@@ -245,7 +249,7 @@ def _seen(pod: Object) -> PodSeen:
         each["name"]: each["state"]["waiting"].get("reason", "") for each in statuses if "waiting" in each["state"]
     }
     phase = status["phase"]
-    if phase == "Running" and not all(each["started"] for each in status["containerStatuses"]):
+    if phase == "Running" and not all(each["started"] for each in statuses):
         phase = "Starting"
     return PodSeen(pod["metadata"]["name"], phase, status.get("reason", ""), status.get("message", ""), waiting)
 
