@@ -143,13 +143,14 @@ class Agent:
         self.start()
 
     async def away(self) -> None:
-        """End it if it runs; what it complained of fails the test."""
+        """End it if it runs. What it complained of, or a line that its schema does not know, fails the test."""
         if self.alive:
             self.send(signal.SIGCONT)
             code = await self.stop()
             begun = self.log.text() != ""  # before that, TERM finds a Python that is still loading
             assert code == 0 or not begun, f"the agent ended with {code}: {self.complaints.text()}"
         assert self.complaints.text() == "", self.complaints.text()
+        self.log.lines()
 
 
 __all__ = ["Agent", "Gpus", "NoAgent"]

@@ -62,6 +62,8 @@ def build(parts: Iterable[str], cache: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "parts.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in cache.glob("part-*"):  # of a build that was killed: nobody else builds now
+            shutil.rmtree(left)
         wanted = [part for part in dict.fromkeys(parts) if not folder_of(part, cache).is_dir()]
         if wanted:
             _need()

@@ -54,8 +54,18 @@ class Shared:
     def get(self) -> Node:
         if self.node is None:
             self.node = Node(self.version)
-            trio.run(self.node.up)
+            try:
+                trio.run(self.node.up)
+            except BaseException as exc:
+                self.fail(exc)
+                raise
         return self.node
+
+    def fail(self, exc: BaseException) -> None:
+        """Keep a bundle and end the node, so that the next test gets a new one."""
+        if self.node is not None:
+            exc.add_note(f"everything of the node: {_keep(self.node, f'node {self.version}')}")
+        self.close()
 
     def close(self) -> None:
         if self.node is not None:
@@ -74,11 +84,11 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Shared]:
 def node(shared: Shared, request: pytest.FixtureRequest) -> Iterator[Node]:
     node = shared.get()
     yield node
-    _save(request, node)
+    _tell(request, node)
     try:
         trio.run(node.clean)
-    except BaseException:
-        shared.close()
+    except BaseException as exc:
+        shared.fail(exc)
         raise
 
 
@@ -93,11 +103,21 @@ def make_node(request: pytest.FixtureRequest) -> Iterator[Callable[..., Node]]:
 
     yield make
     for node in made:
-        _save(request, node)
-        node.close()
+        _tell(request, node)
+    try:
+        for node in made:
+            trio.run(node.end_agents)
+    finally:
+        for node in made:
+            node.close()
 
 
-def _save(request: pytest.FixtureRequest, node: Node) -> None:
+def _tell(request: pytest.FixtureRequest, node: Node) -> None:
+    """Keep a bundle if the test failed, and say where in its report."""
     if request.node.stash.get(_failed, False):
-        folder = trio.run(partial(keep, node, request.node.name, node.cache / "failed"))
+        folder = _keep(node, request.node.name)
         request.node.add_report_section("teardown", "bundle", f"everything of the node: {folder}")
+
+
+def _keep(node: Node, name: str) -> Path:
+    return trio.run(partial(keep, node, name, node.cache / "failed"))

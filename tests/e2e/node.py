@@ -89,6 +89,8 @@ class Part:
         self.name = name
         self.log = Log(world.folder / "log" / name)
         self.process: Process | None = None
+        self.wanted = False
+        """Whether a test means it to run."""
         self.begun = 0
         """The place in its log where its present life begins."""
         self._world = world
@@ -102,6 +104,7 @@ class Part:
     def start(self) -> None:
         """Start it; it may take a while to be of use."""
         assert not self.alive, f"{self.name} runs already"
+        self.wanted = True
         self.begun = self.log.mark()
         with self.log.path.open("ab") as log:
             path = self._path()
@@ -117,11 +120,16 @@ class Part:
     async def stop(self, number: signal.Signals = signal.SIGTERM, *, within: float = PATIENCE) -> int:
         """Signal it and wait for its end: the exit code."""
         self.send(number)
-        assert self.process is not None
-        return await self.process.ended(within=within)
+        return await self.ended(within=within)
 
     async def kill(self) -> int:
         return await self.stop(signal.SIGKILL)
+
+    async def ended(self, *, within: float = PATIENCE) -> int:
+        """Wait for an end that is expected: the exit code."""
+        self.wanted = False
+        assert self.process is not None
+        return await self.process.ended(within=within)
 
     async def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
         await self.stop(number)
@@ -260,18 +268,13 @@ class Node:
 
     async def clean(self) -> None:
         """Make it fit for another test: no agent, no pod, no object of a test, every part running as it did."""
+        died = [part.name for part in self.parts if part.wanted and not part.alive]
+        assert not died, f"ended without being told to: {', '.join(died)}"
         for part in self.parts:
             if part.process is not None:
                 part.resume()
         await self.start()
-        for agent in self.agents:
-            await agent.away()
-        for gpus in self.gpus:
-            await gpus.end()
-        for each in (*self.agents, *self.gpus):
-            shutil.rmtree(each.folder)
-        self.agents.clear()
-        self.gpus.clear()
+        await self.end_agents()
         await self._clean_objects()
         if self.kubelet.settings or self.version != self._version:
             self.kubelet.settings.clear()
@@ -281,6 +284,17 @@ class Node:
             shutil.rmtree(each) if each.is_dir() else each.unlink()
         # Else the next test takes what the Node says of the last agent for its own.
         await self.until("Node", HOSTNAME, lambda node: _takes_pods(node) and not _offers_devices(node))
+        for each in (*self.agents, *self.gpus):
+            shutil.rmtree(each.folder)
+        self.agents.clear()
+        self.gpus.clear()
+
+    async def end_agents(self) -> None:
+        """End every agent; one that complained, or does not end well, fails the test."""
+        for agent in self.agents:
+            await agent.away()
+        for gpus in self.gpus:
+            await gpus.end()
 
     async def _clean_objects(self) -> None:
         """Delete what tests make, in every namespace, and wait until the pods are gone."""
