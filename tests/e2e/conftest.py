@@ -1,5 +1,6 @@
-"""Real nodes for tests. ``node``: one running node per version, shared, cleaned after each test that took it.
-``make_node``: nodes of a test's own. A test that fails leaves a bundle of everything and says where.
+"""Real nodes for tests. ``node``: one running node per version, shared, cleaned after each test that took it. A test
+that also concerns a kubelet 1.29 says so with ``@EVERY_KUBELET`` (``versions.py``). ``make_node``: nodes of a test's
+own. A test that fails leaves a bundle of everything and says where.
 
 Fixtures are not async, so that a node outlives a test's event loop and a failure is known before a node is ended.
 """
@@ -13,11 +14,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.e2e.build import KUBELETS
 from tests.e2e.bundle import keep
 from tests.e2e.node import Node, need_all
+from tests.e2e.versions import WHOLE
 from tests.e2e.world import NotHere
 
-VERSIONS = ("1.34", "1.37")
 HERE = Path(__file__).parent
 _failed = pytest.StashKey[bool]()
 
@@ -31,7 +33,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly or not any(HERE in item.path.parents for item in session.items):
         return
     try:
-        need_all(VERSIONS)
+        need_all(KUBELETS)
     except NotHere as exc:
         pytest.exit(str(exc), returncode=1)
 
@@ -73,7 +75,7 @@ class Shared:
             self.node = None
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
+@pytest.fixture(scope="session", params=WHOLE)
 def shared(request: pytest.FixtureRequest) -> Iterator[Shared]:
     shared = Shared(request.param)
     yield shared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.e2e.api import Object
 from tests.e2e.node import GPU, Node, health, reason
+from tests.e2e.versions import EVERY_KUBELET
 
 DEVICES = {"nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"}
 SHARED = """
@@ -41,6 +42,7 @@ async def test_an_agent_that_was_there_first_is_heard_when_the_kubelet_comes(nod
     await node.resource(GPU, allocatable=8, capacity=8)
 
 
+@EVERY_KUBELET
 async def test_pods_get_as_many_gpus_as_they_ask_for_and_no_two_the_same(node: Node):
     await node.start_agent("8xH100")
     await node.resource(GPU, allocatable=8, capacity=8)
@@ -128,6 +130,7 @@ async def test_a_fault_of_a_held_gpu_shows_on_its_pod_and_on_the_node_until_it_i
     await node.running("two")
 
 
+@EVERY_KUBELET
 async def test_a_kubelet_that_restarts_finds_the_gpus_with_the_pods_that_have_them(node: Node):
     agent = await node.start_agent("4xH100")
     await node.resource(GPU, allocatable=4, capacity=4)
