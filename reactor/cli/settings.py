@@ -19,7 +19,7 @@ from reactor.cli.options import read_options
 from reactor.conditions.classes import policy_from_environment
 from reactor.model.config import Setting
 from reactor.model.errors import Refused
-from reactor.model.kubelet import LONGEST_REGISTRY, Registration
+from reactor.model.kubelet import LONGEST_DIRECTORY, LONGEST_REGISTRY, Registration
 from reactor.model.options import DRIVER_ROOT
 from reactor.model.settings import Settings
 from reactor.simulate.nvml.products import parse
@@ -78,7 +78,7 @@ def read_settings(args: Namespace, environ: Mapping[str, str]) -> Settings:
     """Refused says what is wrong, where it was said, and what to write instead."""
     look = _Lookup(args, environ)
     overrides = read_options(args, environ)
-    return Settings(
+    settings = Settings(
         config=_config(look),
         kubelet_root=look.path("--kubelet-root", _DEFAULT.kubelet_root),
         plugin_dir=_plugin_dir(look),
@@ -98,6 +98,17 @@ def read_settings(args: Namespace, environ: Mapping[str, str]) -> Settings:
         environment=_health_variables(environ),
         overrides=overrides,
     )
+    if settings.registration is Registration.SOCKET:
+        _check_room(settings.directory)
+    return settings
+
+
+def _check_room(directory: Path) -> None:
+    if (size := len(os.fsencode(os.path.abspath(directory)))) > LONGEST_DIRECTORY:
+        raise Refused(
+            f"the plugin directory {directory} is {size} bytes long, at most {LONGEST_DIRECTORY} leave room for a "
+            "socket's name: choose a shorter --plugin-dir, --kubelet-socket or --kubelet-root"
+        )
 
 
 def _config(look: _Lookup) -> Path | None:

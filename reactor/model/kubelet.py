@@ -10,8 +10,10 @@ from msgspec import Struct
 StreamId = NewType("StreamId", int)
 
 
-LONGEST_REGISTRY = 78
-"""Bytes of a directory that leave room for the shortest name of a socket of ours, also while it is hidden."""
+LONGEST_DIRECTORY = 79
+"""Bytes of a directory that leave room for the shortest name of a socket of ours."""
+LONGEST_REGISTRY = LONGEST_DIRECTORY - 1
+"""The same, where the name is hidden for a while."""
 
 
 class Registration(StrEnum):

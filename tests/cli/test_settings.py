@@ -11,7 +11,7 @@ from reactor.cli.settings import read_settings
 from reactor.config import OPTIONS
 from reactor.model.config import Plain, Setting, Source
 from reactor.model.errors import Refused
-from reactor.model.kubelet import LONGEST_REGISTRY, Registration
+from reactor.model.kubelet import LONGEST_DIRECTORY, LONGEST_REGISTRY, Registration
 from reactor.model.settings import Settings
 
 
@@ -95,6 +95,18 @@ def test_a_kubelet_root_that_leaves_no_room_for_a_socket_in_its_registry_is_refu
     assert settings(f"--kubelet-root {longest}", KUBELET_SOCKET="").registration is Registration.WATCHER
     with pytest.raises(Refused, match=f"KUBELET_SOCKET is empty, so sockets .* at most {LONGEST_REGISTRY} leave"):
         settings(f"--kubelet-root {longest}x", KUBELET_SOCKET="")
+
+
+@pytest.mark.parametrize(
+    ("flag", "below"), [("--plugin-dir", ""), ("--kubelet-socket", "/kubelet.sock"), ("--kubelet-root", "")]
+)
+def test_a_plugin_directory_that_leaves_no_room_for_a_socket_is_refused(flag: str, below: str):
+    """KBL-16: at the start, before a kubelet is kept waiting for a socket that can never be."""
+    room = LONGEST_DIRECTORY - 1 - (len("/device-plugins") if flag == "--kubelet-root" else 0)
+    assert settings(f"{flag} /{'d' * room}{below}").registration is Registration.SOCKET
+    assert settings(f"{flag} /{'d' * (room - 1)}/x/..{below}".replace("/x", "/xyz"))
+    with pytest.raises(Refused, match=f"is {LONGEST_DIRECTORY + 1} bytes long, at most {LONGEST_DIRECTORY} leave room"):
+        settings(f"{flag} /{'d' * (room + 1)}{below}")
 
 
 def test_probes_can_be_switched_off():

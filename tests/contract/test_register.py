@@ -15,6 +15,7 @@ from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.kubelet.servers import socket_name
 from reactor.model.errors import Refused, Transient
 from reactor.model.ids import ResourceName
+from reactor.model.kubelet import LONGEST_DIRECTORY, LONGEST_REGISTRY
 from tests.contract.peer import client, node, registration, short_directory
 from tests.kubelet.fakes import GPU
 
@@ -158,8 +159,11 @@ def test_a_long_resource_name_is_cut_so_that_the_path_fits() -> None:
 
 def test_a_directory_that_leaves_no_room_is_refused_with_the_limit() -> None:
     """KBL-16"""
-    with pytest.raises(Refused, match="at most 107 bytes"):
-        socket_name(GPU, "/" + "d" * 90)
+    assert socket_name(GPU, "/" + "d" * (LONGEST_DIRECTORY - 1))
+    assert socket_name(GPU, "/" + "d" * (LONGEST_REGISTRY - 1), hidden=True)
+    for directory, hidden in ((LONGEST_DIRECTORY, False), (LONGEST_REGISTRY, True)):
+        with pytest.raises(Refused, match="at most 107 bytes"):
+            socket_name(GPU, "/" + "d" * directory, hidden=hidden)
 
 
 async def test_dead_sockets_of_earlier_lives_are_removed_and_nothing_else() -> None:

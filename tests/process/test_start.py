@@ -125,16 +125,6 @@ async def test_a_plugin_directory_may_have_any_name(node: Node, name: str) -> No
     assert await node.allocate("a", 1) == ""
 
 
-async def test_a_plugin_directory_whose_path_leaves_no_room_for_sockets_is_told(node: Node) -> None:
-    """KBL-16"""
-    long = node.root / ("a" * 70)
-    long.symlink_to(node.kubelet.directory)
-    agent = await node.start(plugin_dir=str(long), grace="0.1")
-    failed = await agent.log.until("handler.failed", handler="register")
-    assert "at most 107 bytes" in str(failed["error"])
-    assert (await agent.state())["agent"]["unready"] == [f"{GPU}: its server is not up"]
-
-
 async def test_a_plugin_directory_that_comes_later_is_waited_for(root: Path, node: Node) -> None:
     """KBL-10"""
     later = root / "later"
