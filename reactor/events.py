@@ -121,6 +121,8 @@ class ConfigRejected(Fact, frozen=True, kw_only=True):
     digest: str
     path: str
     problems: tuple[ConfigProblem, ...]
+    asked: bool = False
+    """A person asked for another reading (SIGHUP), and is told once more what is known."""
 
 
 # ---------------------------------------------------------------- NVML

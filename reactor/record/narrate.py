@@ -75,7 +75,7 @@ def _config(fact: facts.ConfigRead | facts.ConfigRejected, before: State) -> tup
     if isinstance(fact, facts.ConfigRead):
         told = f"config accepted from {fact.path or fact.origin.value}"
         return (say.ConfigRead(digest=fact.digest, origin=fact.origin.value, path=fact.path, msg=told),)
-    if fact.digest == before.config.rejected_digest and fact.problems == before.config.problems:
+    if not fact.asked and fact.digest == before.config.rejected_digest and fact.problems == before.config.problems:
         return ()
     first = fact.problems[0].render(fact.path) if fact.problems else fact.path
     more = f" (and {len(fact.problems) - 1} more)" if len(fact.problems) > 1 else ""

@@ -63,6 +63,8 @@ class ConfigSource:
         self._poll = poll
         self._step = step
         self._woken = trio.Event()
+        self._asked = False
+        """Whether a person waits for what is said of the file, known or not."""
         self._told: Reading | None = None
         """The reading that was told of last."""
         self._fixed = False
@@ -108,7 +110,7 @@ class ConfigSource:
             state = await self._until(partial(_reloaded_since, seen))
             seen = state.reloads
             if state.config.problems:
-                self._told = None
+                self._told, self._asked = None, True
             self._wake()
 
     async def _look(self, path: Path) -> None:
@@ -119,6 +121,7 @@ class ConfigSource:
             if again == reading:
                 self._told = reading
                 self._publish(self._judge(reading, path))
+                self._asked = False
                 return
             reading = again
 
@@ -130,19 +133,23 @@ class ConfigSource:
 
     def _judge(self, reading: Reading, path: Path) -> Fact:
         if isinstance(reading, str):
-            return _rejected("", path, reading)
+            return self._rejected("", path, reading)
         if not reading.strip() and (self._real or self._state().config.text.strip()):
-            return _rejected(
+            return self._rejected(
                 _digest(reading), path, "the file is empty now, and was not before: for the defaults write version: v1"
             )
         found = parse(reading, path=str(path), overrides=self._overrides)
         if not isinstance(found, Accepted):
-            return ConfigRejected(digest=found.digest, path=found.path, problems=found.problems)
+            return ConfigRejected(digest=found.digest, path=found.path, problems=found.problems, asked=self._asked)
         for note in found.notes:
             log.warning("%s: %s", path, note)
         self._real = self._real or bool(reading.strip())
         notes = (*found.notes, f"the file is a mount of its own (subPath): {FIXED}") if self._fixed else found.notes
         return ConfigRead(config=found.config, digest=found.digest, path=found.path, text=found.text, notes=notes)
+
+    def _rejected(self, digest: str, path: Path, message: str) -> ConfigRejected:
+        problem = ConfigProblem(line=0, column=0, path="", message=message)
+        return ConfigRejected(digest=digest, path=str(path), problems=(problem,), asked=self._asked)
 
 
 def _reloaded_since(seen: int, state: State) -> bool:
@@ -151,8 +158,3 @@ def _reloaded_since(seen: int, state: State) -> bool:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _rejected(digest: str, path: Path, message: str) -> ConfigRejected:
-    problem = ConfigProblem(line=0, column=0, path="", message=message)
-    return ConfigRejected(digest=digest, path=str(path), problems=(problem,))

@@ -94,6 +94,18 @@ async def test_a_broken_edit_leaves_list_and_readiness_alone(node: Node) -> None
     assert node.seen.of("stream.ended") == []
 
 
+async def test_sighup_says_once_more_what_is_wrong_with_the_config(node: Node) -> None:
+    """CFG-29: whoever asks for another reading is not left with no answer."""
+    agent = await node.settled()
+    node.config.write_text(BROKEN)
+    await agent.log.until("config.rejected")
+    agent.send(signal.SIGHUP)
+    await agent.log.until("config.rejected", count=2)
+    first, again = agent.log.of("config.rejected")
+    assert first["problems"] == again["problems"]
+    assert len(node.seen.of("listed")) == 1
+
+
 async def test_a_config_that_goes_away_leaves_everything_as_it_is(node: Node) -> None:
     agent = await node.settled()
     node.config.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from reactor import events as facts
@@ -217,6 +218,8 @@ def test_a_rejected_config_names_its_lines_and_is_told_once(teller: Teller, log:
     teller.tell(rejected, replace(teller.state, config=refused))
     teller.tell(rejected)
     (told,) = log
+    teller.tell(msgspec.structs.replace(rejected, asked=True))
+    assert log.events == ["config.rejected", "config.rejected"], "unless a person asked to read it again"
     assert (told["event"], told["count"], len(told["problems"])) == ("config.rejected", 11, 8)  # type: ignore[arg-type]
     assert "/c.yaml:1:3: sharing: no (and 10 more)" in str(told["msg"])
 
