@@ -25,6 +25,8 @@ from reactor.model.value import replace
 from reactor.state import State
 
 FILE = "state.json"
+EARLY = "early"
+"""The lane of a config that was just accepted: pods may be given shares of it at once, so it is written at once."""
 VERSION = 1
 
 
@@ -103,14 +105,17 @@ class Remember:
     def __init__(self, save: Callable[[bytes], Awaitable[None]]) -> None:
         self._save = save
         self._saved = b""
+        self._revision = 0
+        self._turn = trio.Lock()
 
     def settle(self, lane: str) -> float:
-        return 0.05
+        return 0.0 if lane == EARLY else 0.05
 
     def wakes(self, event: Event, before: State, after: State) -> Iterable[str]:
+        if after.config.text is not before.config.text:
+            return ("", EARLY)
         moved = (
-            after.config.text is not before.config.text
-            or after.holds is not before.holds
+            after.holds is not before.holds
             or after.freed is not before.freed
             or after.conditions is not before.conditions
             or after.relapses is not before.relapses
@@ -119,11 +124,17 @@ class Remember:
         return ("",) if moved else ()
 
     async def run(self, lane: str, state: State, mail: Mail) -> Iterable[Fact]:
-        data = msgspec.json.encode(memory(state))
-        if data == self._saved:
-            return ()
-        await self._save(data)
-        self._saved = data
+        async with self._turn:
+            data = msgspec.json.encode(memory(state))
+            if data == self._saved or state.revision < self._revision:
+                return ()
+            try:
+                await self._save(data)
+            except Transient:
+                if lane == EARLY:
+                    return ()  # the other lane, which comes after it, fails for the same reason and says so
+                raise
+            self._saved, self._revision = data, state.revision
         return (Remembered(revision=state.revision),)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from reactor.simulate.node import GPU, SimNode
 
@@ -51,6 +52,30 @@ async def test_the_config_was_edited_while_it_was_down(flow, seen, autojump_cloc
         assert node.unhealthy() == {held} | node.shares(own, replicas=2)
         assert node.healthy() == node.shares(1 - own, replicas=2)
         assert all(held in each.ids for each in seen.lists)
+
+
+async def test_a_config_that_was_just_accepted_outlives_a_kill(flow, seen, autojump_clock):
+    """Shares of it may be with pods already: it is on disk as soon as the list of it is out."""
+    async with flow() as node:
+        await node.settle(1)
+        node.share(3)
+        await node.until(lambda: len(node.healthy()) == 6)
+        await node.kill_agent()
+        node.edit_config("sharing: [")
+        await node.start_agent()
+        await node.settle(10)
+        assert node.healthy() == set(node.listed()) == node.shares(0, 1, replicas=3)
+
+
+async def test_a_disk_that_is_full_is_told_of_once(flow, seen, autojump_clock):
+    async with flow() as node:
+        node.disk_fails = "writing state.json: No space left on device"
+        node.share(3)
+        await trio.sleep(5)
+        assert set(node.state.faults) == {"handler.remember"}
+        node.disk_fails = ""
+        await trio.sleep(20)
+        assert node.state.faults == {}
 
 
 @ENDS
