@@ -1,5 +1,6 @@
 """The trio side of the NVML worker: keeps one worker, asks it, replaces it when it hangs, dies or is out of date.
 
+One that is out of date because GPUs came or went watches on until its successor does, so that no event is missed.
 A worker that hangs is killed; if the kernel does not let it go it is left behind and another takes its place, which
 does not touch the GPU where the first one hung. With two left behind no more are started for a good while: each would
 hang as well, and none can be ended.
@@ -26,6 +27,8 @@ FIRST_BAR, LONGEST_BAR = 600.0, 14400.0
 MOST_LEFT = 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _LONG_LIFE = 60.0
+OUTLIVE = 2.0
+"""Seconds for which a worker that is out of date watches on at the most: it keeps the driver from being unloaded."""
 _TRIES = 2
 _RENEWALS = 3
 """Workers that one scan may use up by dying and failing, and by being out of date."""
@@ -66,6 +69,7 @@ class NvmlClient:
         self._skips = Skips()
         self._nursery: trio.Nursery | None = None
         self._link: Link | None = None
+        self._retired: set[Link] = set()
         self._change = trio.Event()
         """Set and replaced when a worker came or went, or one was left behind."""
         self._wanted = trio.Event()
@@ -97,9 +101,9 @@ class NvmlClient:
                 task_status.started()
         finally:
             self._nursery = None
-            if self._link is not None:
-                await self._link.end(self._kill, GRACE)
-                self._link = None
+            for link in (*self._retired, *([self._link] if self._link else ())):
+                await link.end(self._kill, GRACE)
+            self._link = None
 
     async def scan(self) -> Inventory:
         if self._scan is None:
@@ -135,7 +139,7 @@ class NvmlClient:
                 await self._change.wait()
 
     async def _one_life(self) -> str:
-        """Start a worker and listen to it until its end; how it went wrong, empty if the end was wanted."""
+        """Start a worker; returns when its place is free, with how it went wrong; empty if that was wanted."""
         try:
             link = await Link.start(self._setup)
         except OSError as exc:
@@ -144,9 +148,22 @@ class NvmlClient:
             self._changed()
             return self._start_error
         self._link = link
-        self._start_error = error = ""
+        self._start_error = ""
         self._wanted = trio.Event()
         self._changed()
+        assert self._nursery is not None
+        self._nursery.start_soon(self._attend, link)
+        await link.vacated.wait()
+        return link.error
+
+    async def _attend(self, link: Link) -> None:
+        """Listen to a worker until its end."""
+        link.error = await self._end_of(link)
+        self._retired.discard(link)
+        link.vacated.set()
+
+    async def _end_of(self, link: Link) -> str:
+        error = ""
         try:
             await link.listen(lambda pid: self._outlook.tell(WorkerUp(pid=pid)), self._outlook.event)
         except Hung as exc:
@@ -157,8 +174,22 @@ class NvmlClient:
             await link.left.wait()
             return ""
         error = error or await link.epitaph(GRACE)
-        await self._dismiss(link, WorkerGone(hung=False, error=error), None)
+        await self._dismiss(link, None if link.retired else WorkerGone(hung=False, error=error), None)
         return error
+
+    def _retire(self, link: Link) -> None:
+        """Make room for a successor, and have it watch on until that one has looked."""
+        assert self._nursery is not None
+        self._link, link.retired = None, True
+        self._retired.add(link)
+        self._nursery.start_soon(self._outlive, link)
+        link.vacated.set()
+        self._changed()
+
+    async def _outlive(self, link: Link) -> None:
+        with trio.move_on_after(OUTLIVE):
+            await link.left.wait()
+        await self._dismiss(link, None, None)
 
     def _changed(self) -> None:
         self._change.set()
@@ -232,6 +263,8 @@ class NvmlClient:
                     raise self._outlook.unavailable("failed", str(exc)) from exc
                 await self._departure(link)
                 continue
+            for old in tuple(self._retired):
+                await self._dismiss(old, None, None)
             if answer.scan is not None:
                 found = self._outlook.scanned(answer.scan)
                 self._skips.answered(gpu.index for gpu in found.gpus)
@@ -240,7 +273,9 @@ class NvmlClient:
             renew = answer.kind == "renew"
             if renew:
                 self._skips.clear()
-            if renew or answer.spent:
+            if renew and link.watches:
+                self._retire(link)
+            elif renew or answer.spent:
                 await self.renew(answer.error)
             # A driver that left may be back already, and a library that was installed since may match.
             if tries >= (_RENEWALS if renew else _TRIES) or not (renew or answer.spent):

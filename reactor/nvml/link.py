@@ -79,6 +79,11 @@ class Link:
         """Somebody ends it."""
         self.left = trio.Event()
         """It is known whether it could be ended."""
+        self.vacated = trio.Event()
+        """Its place is free: it ended, or it only watches until its successor does."""
+        self.retired = False
+        self.error = ""
+        """How it went wrong; empty while it did not."""
         self.beats = 0
         self._setup = setup
         self._connection = connection
@@ -103,6 +108,11 @@ class Link:
             )
             undo.pop_all()
         return cls(setup, process, trio.socket.from_stdlib_socket(ours))
+
+    @property
+    def watches(self) -> bool:
+        """It waits for events."""
+        return self._beating
 
     async def listen(self, hello: Callable[[int], None], event: Callable[[RawEvent], None]) -> None:
         """Take what the worker says, until it ends or is closed.

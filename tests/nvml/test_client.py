@@ -67,7 +67,8 @@ async def test_a_scan_and_an_xid_come_through_the_worker(bench: Bench) -> None:
     assert [gpu.uuid for gpu in found.gpus] == [gpu.uuid for gpu in bench.hardware.gpus]
     assert {gpu.numa for gpu in found.gpus} == {0, 1}
     assert found.nodes >= {"/dev/nvidiactl", "/dev/nvidia3"}
-    assert found.took is not None and found.opened is not None, "the first one has NVML initialised"
+    assert found.took is not None
+    assert found.opened is not None, "the first one has NVML initialised"
     bench.hardware.xid(2, 94, gi=1, ci=0)
     assert await bench.note(Xid) == Xid(gpu=found.gpus[2].uuid, pci=found.gpus[2].pci, gi=1, ci=0, code=94)
     assert bench.hardware.inits == 1
@@ -105,7 +106,8 @@ async def test_a_worker_that_is_killed_is_replaced_and_nothing_else_moves(bench:
     await bench.note(WorkerUp)
     after = await bench.nvml.scan()
     assert after == before, "however long they took"
-    assert after.opened is not None and (await bench.nvml.scan()).opened is None
+    assert after.opened is not None
+    assert (await bench.nvml.scan()).opened is None
     bench.hardware.xid(0, 79)
     assert (await bench.note(Xid)).code == 79
 
@@ -254,6 +256,27 @@ async def test_gpus_that_come_and_go_are_seen_by_a_fresh_worker(bench: Bench) ->
     assert [gpu.uuid for gpu in without.gpus] == [gpu.uuid for gpu in before.gpus[1:]]
     bench.hardware.plug(0)
     assert await bench.nvml.scan() == before
+
+
+async def test_no_event_is_missed_while_a_worker_is_replaced_for_gpus_that_moved(bench: Bench) -> None:
+    """HLT-16: a GPU that falls off the bus often takes others along in the same moment."""
+    await bench.nvml.scan()
+    await bench.note(WorkerUp)
+    before = bench.pid
+    bench.hardware.unplug(3)
+    hang = bench.hardware.hang("nvmlInitWithFlags")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.nvml.scan)
+        await met(hang)
+        bench.hardware.xid(0, 79)
+        assert (await bench.note(Xid)).code == 79
+        hang.release()
+    assert bench.pid != before, "the successor was up already"
+    bench.hardware.xid(1, 48)
+    assert (await bench.note(Xid)).code == 48
+    assert [gpu.index for gpu in (await bench.nvml.scan()).gpus] == [0, 1, 2]
+    with pytest.raises(ProcessLookupError):
+        os.kill(before, 0)
 
 
 async def test_a_wait_that_fails_restarts_the_watch_in_the_worker(bench: Bench) -> None:
