@@ -51,10 +51,10 @@ node: $(STAMP)  ## build the parts of real Kubernetes nodes into .node, once (ne
 	@$(BIN)/python -m tests.e2e.build
 
 e2e: node  ## the agent on real nodes (needs root); all but what only waits for minutes
-	@$(BIN)/python -m pytest tests/e2e -m "not long"
+	@$(BIN)/python -m tests.e2e -m "not long"
 
 e2e-full: node  ## the same with the long windows
-	@$(BIN)/python -m pytest tests/e2e
+	@$(BIN)/python -m tests.e2e
 
 .PHONY: fix
 fix: $(STAMP)  ## format and mend what ruff can mend

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.e2e.__main__ import LANES
 from tests.e2e.build import KUBELETS
 from tests.e2e.bundle import keep
 from tests.e2e.node import Node, need_all
@@ -22,6 +23,23 @@ from tests.e2e.world import NotHere
 
 HERE = Path(__file__).parent
 _failed = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--lane", choices=LANES, help="of the two halves that python -m tests.e2e runs side by side")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    lane = config.getoption("--lane")
+    if lane:
+        chosen = [item for item in items if _lane(item) == lane]
+        config.hook.pytest_deselected(items=[item for item in items if _lane(item) != lane])
+        items[:] = chosen
+
+
+def _lane(item: pytest.Item) -> str:
+    values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    return LANES[0] if LANES[0] in values else LANES[1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
