@@ -92,6 +92,8 @@ class Kubelet(Struct, frozen=True, kw_only=True):
     pins_cpus: bool = False
     """As last read."""
     reason: str = ""
+    seen: bool = False
+    """Whether its socket was ever there for this agent to see."""
     life: int = 0
     """Counts the lives of the kubelet that this agent saw begin."""
     plugins: Mapping[ResourceName, Plugin] = field(default_factory=dict)

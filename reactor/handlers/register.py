@@ -2,8 +2,8 @@
 
 One lane a resource: one that cannot be registered keeps no other waiting. Nothing is registered while a stream of it
 is live, and never twice on one socket: after a stream ended, the next registration is that of a fresh one
-(spec/kubelet.md 4). Where the kubelet's plugin watcher finds us, a socket is offered to it, whether it is there or not;
-that it took it is a fact which comes by itself.
+(spec/kubelet.md 4). Where the kubelet's plugin watcher finds us, a socket is offered to it under
+the same conditions; that it took it is a fact which comes by itself.
 """
 
 from __future__ import annotations
@@ -43,21 +43,28 @@ def step(state: State, resource: ResourceName) -> Step | None:
     if resource not in view.names(state):
         return None if plugin is None else Step.CLOSE
     if state.kubelet.registration is Registration.WATCHER:
-        return _step_to_be_found(plugin)
-    identity = state.kubelet.identity
-    if identity is None or state.kubelet.doubted:
+        return _step_to_be_found(state, plugin)
+    if not _may_list(state):
         return None
     if plugin is None:
         return Step.SERVE
-    if plugin.streams or plugin.registered == identity:
+    if plugin.streams or plugin.registered == state.kubelet.identity:
         return None
     return Step.SERVE if plugin.spent or plugin.registered is not None else Step.REGISTER
 
 
-def _step_to_be_found(plugin: Plugin | None) -> Step | None:
+def _step_to_be_found(state: State, plugin: Plugin | None) -> Step | None:
     if plugin is None or (plugin.spent and not plugin.streams):
         return Step.SERVE
-    return None if plugin.offered or plugin.spent else Step.OFFER
+    if plugin.offered or plugin.spent:
+        return None
+    # A kubelet whose socket was never to be seen may be there all the same.
+    return Step.OFFER if _may_list(state) or not state.kubelet.seen else None
+
+
+def _may_list(state: State) -> bool:
+    """Whether the kubelet is there."""
+    return state.kubelet.identity is not None and not state.kubelet.doubted
 
 
 class Register:

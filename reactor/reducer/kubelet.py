@@ -45,6 +45,7 @@ def up(state: State, event: Event, fact: KubeletUp) -> State:
         last=fact.identity,
         doubted=False,
         up_at=event.at,
+        seen=True,
         pins_cpus=fact.pins_cpus,
         reason="",
         life=known.life + 1 if new else known.life,

@@ -63,17 +63,27 @@ async def test_a_new_life_of_the_kubelet_finds_a_fresh_socket_and_holds_stay(flo
 
 
 @VERSIONS
-async def test_a_stream_of_a_new_life_may_be_there_before_its_socket_was_looked_at(flow, seen, autojump_clock, version):
-    async with flow(version=version, registration=WATCHER) as node:
-        await node.until(lambda: len(node.healthy()) == 2)
-        await node.settle(10)
-        node.kubelet.stop()
+async def test_a_stream_may_be_there_before_the_kubelets_socket_was_looked_at(flow, seen, autojump_clock, version):
+    async with flow(version=version, registration=WATCHER, started=False) as node:
+        await node.start_agent()
         await node.settle(300)  # looked for once a second by now, and the watcher looks at the same moment
-        assert node.state.kubelet.identity is None
         await node.kubelet.start()
         await node.until(lambda: len(node.healthy()) == 2, within=2)
         await node.until(lambda: node.state.kubelet.identity == node.kubelet.identity(), within=0.1)
-        assert len(seen.of(KubeletUp)) == 2
+        assert len(seen.of(KubeletUp)) == 1
+
+
+async def test_nothing_is_there_to_be_found_while_the_kubelet_is_away(flow, seen, autojump_clock):
+    """A new life of it must not be shown a list before we looked at the books that it began with."""
+    async with flow(registration=WATCHER) as node:
+        await node.until(lambda: len(node.healthy()) == 2)
+        await node.settle(10)
+        node.kubelet.stop()
+        await node.settle(30)
+        assert node.kubelet.registry == {}
+        assert node.servers.sockets() == {}
+        await node.kubelet.start()
+        await node.until(lambda: len(node.healthy()) == 2, within=3)
 
 
 @VERSIONS
@@ -125,7 +135,7 @@ async def test_a_kubelet_that_is_up_and_never_asks_gets_another_socket(flow, see
         await node.until(lambda: len(node.healthy()) == 2)
         await node.settle(5)
         node.kubelet.reset_stream(GPU)
-        await node.settle()
+        await node.until(lambda: [plug.spent for plug in node.kubelet.registry.values()] == [False], within=0.5)
         (deaf,) = node.kubelet.registry.values()
         deaf.notified = None
         await node.settle(29)
