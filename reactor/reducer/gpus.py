@@ -80,7 +80,8 @@ def inventory_taken(state: State, event: Event, fact: InventoryTaken) -> State:
         scanned_at=event.at,
         refused=state.refused and {},
     )
-    return _deadlines(_places(_unreadable(state, event, failed, inventory)), event)
+    state = _forget_strangers(_places(_unreadable(state, event, failed, inventory)), event)
+    return _deadlines(state, event)
 
 
 def _unreadable(state: State, event: Event, failed: Mapping[Gpu, GpuFailure], inventory: Inventory) -> State:
@@ -124,8 +125,6 @@ def gpu_lost(state: State, event: Event, fact: GpuLost) -> State:
 
 def recovery_changed(state: State, event: Event, fact: RecoveryActionChanged) -> State:
     """What the driver asks for is believed at once; that it asks for nothing any more is for the next scan to prove."""
-    if not _knows(state, fact.gpu):
-        return state
     before = state.conditions.get(fact.gpu, ())
     after = rules.after_action(state.policy, before, fact.action, event.wall, state.boot, synthetic=fact.synthetic)
     if after and not before:
@@ -155,7 +154,8 @@ def rules_changed(state: State, event: Event) -> State:
 
 
 def _mark(state: State, event: Event, gpu: GpuUuid, condition: Condition | None) -> State:
-    if condition is None or not _knows(state, gpu):
+    """Also a GPU that no scan has shown yet: it is watched before it is counted, and its first scan is to find this."""
+    if condition is None:
         return state
     marked = _add(state, event, state.conditions.get(gpu, ()), condition, gpu)
     return _deadlines(_places(_with(state, {**state.conditions, gpu: marked}, state.relapses)), event)
@@ -175,11 +175,17 @@ def _judged(state: State, event: Event, condition: Condition, gpu: GpuUuid) -> C
     return condition
 
 
-def _knows(state: State, gpu: GpuUuid) -> bool:
-    """Before the first scan every GPU is: the watch begins before it, and what it told would be lost."""
-    if state.scanned_at is None:
-        return True
-    return gpu in state.conditions or any(known.uuid == gpu for known in state.gpus)
+def _forget_strangers(state: State, event: Event) -> State:
+    """What was told of a GPU that has not shown itself for so long since concerns none of this node."""
+    known = {gpu.uuid for gpu in state.gpus} | state.pci.keys()
+    void = {
+        uuid
+        for uuid, found in state.conditions.items()
+        if uuid not in known and all(event.wall - one.since > MISSING_FOR for one in found)
+    }
+    if not void:
+        return state
+    return replace(state, conditions={uuid: found for uuid, found in state.conditions.items() if uuid not in void})
 
 
 def _failed(state: State, inventory: Inventory) -> Mapping[Gpu, GpuFailure]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from reactor import events as e
 from reactor.model.condition import WHOLE_GPU, FaultClass
 from reactor.model.gpu import Driver, DriverState, FailureKind, Gpu, GpuFailure, Inventory, RecoveryAction
-from reactor.model.ids import GpuUuid, PciAddress
+from reactor.model.ids import DeviceId, GpuUuid, PciAddress
 from reactor.reducer import reduce
 from reactor.state import State
 from tests.reducer.world import WHOLE_A, WHOLE_B, A, B, World, gpu, share
+
+C = GpuUuid("GPU-cccccccc-0000-0000-0000-000000000000")
 
 
 def scan(world: World, *gpus: Gpu, failures: tuple[GpuFailure, ...] = (), generation: int = 0) -> None:
@@ -28,11 +30,26 @@ def test_an_xid_marks_every_share_of_its_gpu_and_no_other() -> None:
     assert world.listed() == {share(A, 0): False, share(A, 1): False, share(B, 0): True, share(B, 1): True}
 
 
-def test_an_xid_of_a_gpu_that_nobody_knows_changes_nothing() -> None:
+def test_an_xid_of_a_gpu_that_no_scan_has_shown_yet_is_kept_for_its_first() -> None:
+    """HLT-16: it was plugged in, and the watch is quicker than the scan. One scan may still be without it."""
     world = World()
-    before = world.state
-    xid(world, 79, on="GPU-cccccccc-0000-0000-0000-000000000000")
-    assert world.state is before
+    before = world.listed()
+    xid(world, 79, on=C)
+    assert world.listed() == before
+    scan(world, gpu(A, 0), gpu(B, 1))
+    scan(world, gpu(A, 0), gpu(B, 1), gpu(C, 2))
+    assert world.listed() == before | {DeviceId(C): False}
+
+
+def test_what_is_told_of_a_gpu_that_never_comes_is_forgotten() -> None:
+    world = World()
+    xid(world, 79, on=C)
+    world.now += 300
+    scan(world, gpu(A, 0), gpu(B, 1))
+    assert C in world.state.conditions
+    world.now += 301
+    scan(world, gpu(A, 0), gpu(B, 1))
+    assert C not in world.state.conditions
 
 
 def test_an_xid_before_the_first_scan_is_kept_for_it() -> None:
