@@ -2,7 +2,7 @@
 
 Three threads: one serves requests, one waits for events, one waits for the agent to go away. They speak with the client
 over one socket of whole messages (SOCK_SEQPACKET, JSON), where a message is sent by a single system call and needs no
-lock. Before a GPU is touched its index is said, so that the client knows where a call hung.
+lock. While a request takes long, the third one says which GPU is touched: so the client knows where a call hung.
 Lean on purpose: no trio, no typing, no dataclasses, no package beside pynvml.
 """
 
@@ -23,6 +23,8 @@ from reactor.nvml.watch import Watch
 
 BEAT = 5.0
 """Seconds between two signs of life of the event watch."""
+LONG = 50
+"""Milliseconds of a request after which it is said where it is, and said anew when it is elsewhere."""
 LARGEST = 1 << 18
 
 
@@ -37,6 +39,11 @@ class Worker:
         self._library: Library | None = None
         self._loaded: tuple[str, int, int] | None = None
         self._told: set[str] = set()
+        self._bell, self._begun = socket.socketpair()
+        """Rung when a request is begun."""
+        self._busy = False
+        self._touches = 0
+        self._touched: int | None = None
         self._opening: float | None = None
         """Seconds of the initialisation, until they are told."""
 
@@ -52,12 +59,15 @@ class Worker:
         self.tell({"kind": "hello", "pid": os.getpid()})
         while data := self._connection.recv(LARGEST):
             request = json.loads(data)
+            self._busy = True
+            self._bell.send(b"!")
             try:
                 answer = self._scan(frozenset(request["skip"]))
             except NvmlFailed as exc:
                 # The driver is gone, or the library may be older than it: only a new process gets to it again.
                 spent = self._opened or exc.state == "mismatch"
                 answer = {"kind": "failed", "state": exc.state, "error": str(exc), "spent": spent}
+            self._busy = False
             self.tell(answer)
 
     @property
@@ -109,7 +119,8 @@ class Worker:
         return ""
 
     def _touching(self, index: int | None) -> None:
-        self.tell({"kind": "touching", "index": index})
+        self._touched = index
+        self._touches += 1
 
     def _watching(self) -> None:
         if not self._waiting.is_alive():
@@ -135,14 +146,23 @@ class Worker:
             os._exit(1)
 
     def _guard(self) -> None:
-        """End with the agent, also while a call hangs.
+        """End with the agent, also while a call hangs; until then, say where a request is that takes long.
 
         The parent-death signal would not do: it is tied to the thread that spawned us, which is a short-lived one.
         """
         poll = select.poll()
         poll.register(self._connection, 0)  # hang-up is always told
-        poll.poll()
-        os._exit(0)
+        poll.register(self._begun, select.POLLIN)
+        told = 0
+        while True:
+            ready = [descriptor for descriptor, _ in poll.poll(LONG if self._busy else None)]
+            if self._connection.fileno() in ready:
+                os._exit(0)
+            if ready:
+                self._begun.recv(LARGEST)
+            elif self._busy and self._touches != told:
+                told = self._touches
+                self.tell({"kind": "touching", "index": self._touched})
 
 
 def main() -> None:
