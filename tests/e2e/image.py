@@ -54,14 +54,14 @@ def default_cache() -> Path:
     return Path(os.environ.get("NODE_CACHE") or ROOT / ".node")
 
 
-def agent_archive(cache: Path) -> Path:
-    """A docker archive of IMAGE with the agent as it is in this checkout. Takes some seconds when something changed."""
+def agent_archive(cache: Path, root: Path = ROOT) -> Path:
+    """A docker archive of IMAGE with the agent as it is in the checkout. Takes some seconds when something changed."""
     _need("buildah", "mmdebstrap")
     folder = cache.resolve() / "image"
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder), tempfile.TemporaryDirectory(dir=folder, prefix="build-") as scratch:
         context = Path(scratch) / "context"
-        _copy_context(context)
+        _copy_context(root, context)
         base = _base(folder)
         archive = folder / f"agent-{_digest(context, base.name)}.tar"
         if archive.exists():
@@ -72,12 +72,19 @@ def agent_archive(cache: Path) -> Path:
         return archive
 
 
-def own_layers(archive: Path) -> Iterator[bytes]:
-    """The layers that are ours, as tars: all but that of the base."""
+def layers(archive: Path) -> Iterator[bytes]:
+    """Its layers as tars: first that of the base, then ours."""
     with tarfile.open(archive) as whole:
-        manifest = json.load(_member(whole, "manifest.json"))
-        for name in manifest[0]["Layers"][1:]:
+        for name in json.load(_member(whole, "manifest.json"))[0]["Layers"]:
             yield _member(whole, name).read()
+
+
+def settings(archive: Path) -> dict[str, object]:
+    """What a container of it starts with."""
+    with tarfile.open(archive) as whole:
+        config = json.load(_member(whole, "manifest.json"))[0]["Config"]
+        found: dict[str, object] = json.load(_member(whole, config))["config"]
+        return found
 
 
 def _member(whole: tarfile.TarFile, name: str) -> IO[bytes]:
@@ -103,9 +110,9 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _copy_context(context: Path) -> None:
+def _copy_context(root: Path, context: Path) -> None:
     for name in _CONTEXT:
-        source, target = ROOT / name, context / name
+        source, target = root / name, context / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
