@@ -129,7 +129,7 @@ def kubelet_config(work: Path, minor: int, gates: Mapping[str, bool], own: Mappi
         "enforceNodeAllocatable": [],
         "evictionHard": dict.fromkeys(("nodefs.available", "imagefs.available", "nodefs.inodesFree"), "0.1%"),
         "makeIPTablesUtilChains": False,
-        "nodeStatusUpdateFrequency": "2s",
+        "nodeStatusUpdateFrequency": "1s",
         "nodeStatusReportFrequency": "10s",
         "syncFrequency": "2s",
         "cgroupDriver": "cgroupfs",
