@@ -145,6 +145,7 @@ def test_one_bad_id_refuses_all_requests():
 
 
 def test_more_than_one_share_is_refused_where_one_is_the_rule():
+    """CFG-38, as far as shares are served."""
     node = snapshot([[listed(0, 0), listed(0, 1)], [listed(1)], [listed(2)]], single=True)
     refusal = refused(answer(node, GPU, [ids((0, 0), (1, None))]))
     assert refusal.message == "2 of nvidia.com/gpu requested, a container may have 1 (failRequestsGreaterThanOne)"

@@ -86,3 +86,16 @@ async def test_a_library_that_does_not_match_the_module_withdraws_until_they_agr
         node.hardware.set_driver(codes.READY)
         await node.until(lambda: node.healthy() == {node.gpu(0), node.gpu(1)}, within=5)
         assert "driver" not in node.state.faults
+
+
+async def test_a_gpu_that_was_away_at_the_start_is_listed_when_it_comes(flow, seen, autojump_clock):
+    """HOT-01: removed from the bus before the start, brought back by a rescan of it."""
+    async with flow(started=False) as node:
+        node.hardware.unplug(1)
+        await node.kubelet.start()
+        await node.start_agent()
+        await node.settle(10)
+        assert node.healthy() == set(node.listed()) == {node.gpu(0)}
+        node.hardware.plug(1)
+        await node.until(lambda: node.healthy() == {node.gpu(0), node.gpu(1)})
+        assert seen.sent(GPU) == 2

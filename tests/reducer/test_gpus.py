@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from reactor import events as e
 from reactor.model.condition import WHOLE_GPU, FaultClass
+from reactor.model.config import Config, Flags
 from reactor.model.gpu import Driver, DriverState, FailureKind, Gpu, GpuFailure, Inventory, RecoveryAction
 from reactor.model.ids import DeviceId, GpuUuid, PciAddress
 from reactor.reducer import reduce
 from reactor.state import State
-from tests.reducer.world import WHOLE_A, WHOLE_B, A, B, World, gpu, share
+from tests.reducer.world import GPU, WHOLE_A, WHOLE_B, A, B, World, gpu, share
 
 C = GpuUuid("GPU-cccccccc-0000-0000-0000-000000000000")
 
 
-def scan(world: World, *gpus: Gpu, failures: tuple[GpuFailure, ...] = (), generation: int = 0) -> None:
+def scan(
+    world: World,
+    *gpus: Gpu,
+    failures: tuple[GpuFailure, ...] = (),
+    generation: int = 0,
+    nodes: Iterable[str] = (),
+) -> None:
     inventory = Inventory(
-        driver=Driver(version="570", cuda=(12, 8)), gpus=gpus, failures=failures, generation=generation
+        driver=Driver(version="570", cuda=(12, 8)),
+        gpus=gpus,
+        failures=failures,
+        generation=generation,
+        nodes=frozenset(nodes),
     )
     world.tell(e.InventoryTaken(inventory=inventory))
 
@@ -171,3 +184,18 @@ def test_scans_come_soon_while_a_gpu_is_missing_and_then_no_more() -> None:
     world.now += 601
     scan(world, gpu(A, 0))
     assert world.state.deadlines["resync"] == world.now + 30.0
+
+
+def test_a_gpu_is_healthy_when_the_nodes_that_a_pod_is_given_are_there() -> None:
+    """DRV-07, DRV-08: with passDeviceSpecs, NVML may answer before udev has made /dev/nvidia*."""
+    nodes = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1"}
+    world = World()
+    passing = Config(flags=Flags(pass_device_specs=True))
+    world.tell(e.ConfigRead(config=passing, digest="specs"))
+    for missing in sorted(nodes - {"/dev/nvidia-uvm", "/dev/nvidia0"}):
+        scan(world, gpu(A, 0), gpu(B, 1), nodes=nodes - {missing})
+        assert world.listed() == {WHOLE_A: missing == "/dev/nvidia1", WHOLE_B: False}
+        reasons = {listed.reason for listed in world.snapshot.offers[GPU].devices()}
+        assert f"{missing} is missing on this node" in reasons
+    scan(world, gpu(A, 0), gpu(B, 1), nodes=nodes)
+    assert world.listed() == {WHOLE_A: True, WHOLE_B: True}
