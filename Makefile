@@ -68,6 +68,7 @@ schema: $(STAMP)  ## generate what is published of the code: schemas in config/,
 	@$(BIN)/gpu-reactor check --print-schema > config/config.schema.json
 	@$(BIN)/python -m reactor.cli.reference
 	@$(BIN)/python -m reactor.status.metrics.page
+	@$(BIN)/python -m tests.contract.table.page
 
 lock:  ## resolve pyproject.toml anew into the hashed locks
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(PIP) install uv; }

@@ -1,4 +1,4 @@
-"""What goes over the wire beside the messages, and what the plugin directory sees of a start."""
+"""What goes over the wire beside the messages."""
 
 from __future__ import annotations
 
