@@ -214,20 +214,32 @@ class Node:
     async def up(self, *, kubelet: bool = True) -> None:
         """Start everything and wait for a Node that takes pods. ``kubelet=False``: all but the kubelet."""
         archive = await trio.to_thread.run_sync(busybox_archive, self.cache)
-        await self.start(kubelet=False)
-        await self.load(archive)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._start_control_plane)
+            await self._start_runtime()
+            await self.load(archive)
         if kubelet:
             self.kubelet.start()
             await self.ready()
 
-    async def start(self, *, kubelet: bool = True) -> None:
+    async def start(self) -> None:
         """Start every part that does not run, the kubelet once the others serve: without containerd it would exit."""
-        for part in (self.containerd, self.etcd, self.apiserver):
+        await self._start_runtime()
+        await self._start_control_plane()
+        if not self.kubelet.alive:
+            self.kubelet.start()
+
+    async def _start_runtime(self) -> None:
+        if not self.containerd.alive:
+            self.containerd.start()
+        await self.containerd.log.until("containerd successfully booted", since=self.containerd.begun)
+
+    async def _start_control_plane(self) -> None:
+        for part in (self.etcd, self.apiserver):
             if not part.alive:
                 part.start()
-        await self.containerd.log.until("containerd successfully booted", since=self.containerd.begun)
         await self.api_ready()
-        for part in (self.controllers, self.scheduler, *([self.kubelet] if kubelet else [])):
+        for part in (self.controllers, self.scheduler):
             if not part.alive:
                 part.start()
 
