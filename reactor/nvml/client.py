@@ -153,6 +153,7 @@ class NvmlClient:
         self._changed()
         assert self._nursery is not None
         self._nursery.start_soon(self._attend, link)
+        self._nursery.start_soon(self._relieve, link)
         await link.vacated.wait()
         return link.error
 
@@ -178,13 +179,20 @@ class NvmlClient:
         return error
 
     def _retire(self, link: Link) -> None:
-        """Make room for a successor, and have it watch on until that one has looked."""
+        """Make room for a successor, and have it watch on until that one does."""
         assert self._nursery is not None
         self._link, link.retired = None, True
         self._retired.add(link)
         self._nursery.start_soon(self._outlive, link)
         link.vacated.set()
         self._changed()
+
+    async def _relieve(self, link: Link) -> None:
+        """End those that watched for this one, as soon as it does: for a moment events come from both."""
+        await link.watching.wait()
+        if link.watches:
+            for old in self._retired - {link}:
+                await self._dismiss(old, None, None)
 
     async def _outlive(self, link: Link) -> None:
         with trio.move_on_after(OUTLIVE):

@@ -79,6 +79,8 @@ class Link:
         """Somebody ends it."""
         self.left = trio.Event()
         """It is known whether it could be ended."""
+        self.watching = trio.Event()
+        """It waits for events, or has ended."""
         self.vacated = trio.Event()
         """Its place is free: it ended, or it only watches until its successor does."""
         self.retired = False
@@ -129,6 +131,7 @@ class Link:
                             event(message.event)
                     case "beat":
                         self._beating = True
+                        self.watching.set()
                         self.beats = message.beats
                     case "hello":
                         hello(message.pid)
@@ -145,6 +148,7 @@ class Link:
         finally:
             self._gone = True
             self._moved.set()
+            self.watching.set()
 
     async def _receive(self, room: memoryview) -> int:
         if not self._beating:

@@ -33,6 +33,8 @@ HOUR = {
 """How often what happens: XIDs of programs, pods, SIGHUPs (each a scan and a look at the config, as resyncs are), files
 written without a change, ``status``, GPUs that fall ill and are mended, config edits, hot plugs, kubelet restarts.
 """
+CALM = 1.0
+"""Seconds after a GPU came: for a moment two workers watch, and a fault may be told again after it was mended."""
 HARMLESS = (13, 31, 45)
 
 
@@ -120,6 +122,7 @@ class _Hour:
         self._agent.hardware.do("plug", GPUS - 1)
         self._agent.clear(self._names[-1].partition("::")[0])  # or it would be watched for 5 s, the third time for ever
         self._until(2 * GPUS)
+        self._kubelet.forget(quiet=CALM)
 
     def _restart(self) -> None:
         self._kubelet.stop()
