@@ -130,7 +130,7 @@ def find_gpu(document: Document, name: str) -> GpuDoc:
 
 def find_resource(document: Document, name: str) -> ResourceDoc:
     for resource in document["resources"]:
-        if resource["name"] == name:
+        if resource["name"] in (name, f"nvidia.com/{name}"):  # as the config has it
             return resource
     known = ", ".join(resource["name"] for resource in document["resources"]) or "none at all"
     raise Unknown(f"no resource {name!r}; this node serves {known}")

@@ -49,10 +49,13 @@ def run(args: Namespace) -> int:
     try:
         for data in _read(args.journal):
             replay.take(data)
+            if replay.foreign:
+                break
     except OSError as exc:
         if isinstance(exc, BrokenPipeError):
             raise
-        replay.complaints.append(f"{args.journal}: {exc.strerror}")
+        print(f"gpu-reactor replay: {args.journal}: {exc.strerror}", file=sys.stderr)
+        return 1
     for complaint in replay.complaints:
         print(f"gpu-reactor replay: {complaint}", file=sys.stderr)
     if not replay.events and not replay.complaints:
@@ -71,6 +74,8 @@ class Replay:
         self.differences = 0
         self.lost = 0
         self.complaints: list[str] = []
+        self.foreign = False
+        """The first record is none of a journal: neither are the others."""
         self._print = print_line
         self.state: State | None = None
         self._run = ""
@@ -82,7 +87,9 @@ class Replay:
         try:
             record = read(data)
         except Unreadable as exc:
-            self.complaints.append(f"after {self.events} events: {exc}")
+            self.foreign = self.state is None and not self.complaints
+            hint = " (is it a journal, as run --journal FILE writes one?)" if self.foreign else ""
+            self.complaints.append(f"after {self.events} events: {exc}{hint}")
             return
         if isinstance(record, Head):
             self.state, self._run = record.state, record.run

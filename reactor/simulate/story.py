@@ -41,7 +41,9 @@ def main(script: Path | None, *, colour: bool) -> int:
             sys.stderr.write(f"{name}:{line}: {problem}\n")
         return WRONG_USAGE
     except (OSError, UnicodeDecodeError) as exc:
-        sys.stderr.write(f"gpu-reactor simulate: {name} cannot be read: {exc}\n")
+        sys.stderr.write(
+            f"gpu-reactor simulate: {name} cannot be read: {exc.strerror if isinstance(exc, OSError) else exc}\n"
+        )
         return WRONG_USAGE
     return trio.run(play, parsed, colour, strict_exception_groups=True)
 

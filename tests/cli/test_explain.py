@@ -11,7 +11,16 @@ import trio
 
 from reactor.cli import main
 from reactor.cli.chain import Chains
-from reactor.cli.explain import Unknown, find_gpu, is_of_interest, newest_about, tell_device, tell_gpu, tell_resource
+from reactor.cli.explain import (
+    Unknown,
+    find_gpu,
+    find_resource,
+    is_of_interest,
+    newest_about,
+    tell_device,
+    tell_gpu,
+    tell_resource,
+)
 from reactor.model.condition import FaultClass
 from reactor.model.ids import device_id
 from reactor.model.kubelet import Registration
@@ -127,3 +136,11 @@ def test_lines_about_others_are_left_out_where_the_event_is_told_of_anyway():
 
     assert shown("B") == ["gpu.added B", "plan.made None", "  x.y B"]
     assert shown("C") == ["plan.made None", "  x.y B"]
+
+
+def test_a_resource_is_found_by_its_name_with_and_without_the_prefix():
+    """As the config takes it."""
+    whole = find_resource(document(READY), "nvidia.com/gpu")
+    assert find_resource(document(READY), "gpu") == whole
+    with pytest.raises(Unknown, match=r"no resource 'gp'; this node serves nvidia\.com/gpu"):
+        find_resource(document(READY), "gp")

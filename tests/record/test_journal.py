@@ -147,6 +147,18 @@ def test_another_life_goes_on_in_the_same_file(world: World):
     assert main(["replay", "--quiet", str(world.path)]) == 0
 
 
+@pytest.mark.parametrize("text", ["version: v1\n", '{"v":1,"event":"agent.started"}\n'])
+def test_what_is_no_journal_is_told_of_once(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A config, or the event log itself."""
+    (tmp_path / "log").write_text(text * 50)
+    assert main(["replay", str(tmp_path / "log")]) == 1
+    first, summary = capsys.readouterr().err.splitlines()
+    assert first.endswith("(is it a journal, as run --journal FILE writes one?)")
+    assert summary == "gpu-reactor replay: 0 events, 0 of them decided otherwise, 0 missing"
+    assert main(["replay", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err == f"gpu-reactor replay: {tmp_path}/none: No such file or directory\n"
+
+
 def test_replay_prints_the_log_and_finds_other_verdicts(world: World, capsys: pytest.CaptureFixture[str]):
     world.publish(STARTED, XID)
     world.close()
