@@ -9,7 +9,6 @@ and renamed once it may be found.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import re
@@ -26,7 +25,7 @@ from reactor.kubelet import calls
 from reactor.kubelet.desk import Desk
 from reactor.kubelet.introduction import Introduction, Notified
 from reactor.kubelet.listener import Listener
-from reactor.kubelet.service import PluginService
+from reactor.kubelet.service import PluginService, until_owed
 from reactor.kubelet.stale import HIDDEN, PREFIX, sweep
 from reactor.model.errors import Refused, Transient
 from reactor.model.ids import ResourceName
@@ -172,8 +171,7 @@ class PluginServers:
                     nursery.start_soon(self.close, resource)
 
     async def _settle(self) -> None:
-        for _ in range(2):  # after so many turns an Allocate is reported, or owed (``service``)
-            await asyncio.sleep(0)
+        await until_owed()
         self._desk.settle()
 
     async def _listen(self, resource: ResourceName, socket: str, path: str) -> None:

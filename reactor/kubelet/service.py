@@ -127,3 +127,9 @@ def _container(answer: Answer) -> pb.ContainerAllocateResponse:
             for inside, outside, permissions in answer.devices
         ],
     )
+
+
+async def until_owed() -> None:
+    """Return when each Allocate that was answered before is reported, or owed: that takes two turns of the loop."""
+    for _ in range(2):
+        await asyncio.sleep(0)
