@@ -35,10 +35,13 @@ async def deploy(
     node: Node,
     *,
     config: str = "version: v1\nflags: {failOnInitError: false}\n",
-    gpus: str = "8xH100",
+    gpus: str | None = "8xH100",
     change: Object | None = None,
 ) -> DaemonSet:
-    """Apply everything, the image first; ``change`` is merged into the DaemonSet. Returns before a pod runs."""
+    """Apply everything, the image first; ``change`` is merged into the DaemonSet. Returns before a pod runs.
+
+    ``gpus``: what to simulate; None: nothing, it looks for a driver.
+    """
     archive = await trio.to_thread.run_sync(agent_archive, node.cache)
     if _loaded.get(node) != archive:
         await node.load(archive)
@@ -47,7 +50,7 @@ async def deploy(
         if thing["kind"] == "ConfigMap":
             thing["data"] = {KEY: config}
         if thing["kind"] == "DaemonSet":
-            simulated = json.loads(json.dumps(patch("simulated")).replace("8xH100", gpus))
+            simulated = json.loads(json.dumps(patch("simulated")).replace("8xH100", gpus)) if gpus else {}
             thing = merged(merged(thing, simulated), change or {})
         await node.api.apply(thing)
     return DaemonSet(node)

@@ -100,6 +100,24 @@ async def test_the_patches_are_what_kubectl_would_make_of_them(node: Node):
     assert agent.restarts == 0
 
 
+async def test_without_the_nvidia_runtime_the_driver_is_looked_for_below_its_root(node: Node):
+    """DRV-01: it is not there at first. What comes then is no library, but it is the one that is tried."""
+    root = node.folder / "driver"
+    (root / "usr" / "lib64").mkdir(parents=True)
+    (root / "dev").mkdir()
+    place = {"spec": {"template": {"spec": {"volumes": [{"name": "driver-root", "hostPath": {"path": str(root)}}]}}}}
+    daemonset = await deploy(node, gpus=None, change=merged(patch("driver-root"), place))
+    agent = await daemonset.serving()
+    missing = await agent.log.event("inventory.failed")
+    assert "libnvidia-ml.so.1: cannot open shared object file" in str(missing["error"])
+    seen = agent.log.mark()
+    (root / "usr" / "lib64" / "libnvidia-ml.so.1").write_text("no library")
+    tried = await agent.log.event("inventory.failed", since=seen)
+    assert "/driver-root/usr/lib64/libnvidia-ml.so.1: file too short" in str(tried["error"])
+    assert agent.mounts["/driver-root"] == "ro"
+    assert (await daemonset.serving()).container == agent.container
+
+
 async def test_applied_before_the_kubelet_is_up(node: Node):
     await node.kubelet.stop()
     daemonset = await deploy(node)
@@ -246,7 +264,7 @@ def last_state(pod: Object) -> Object:
 
 
 async def test_a_deleted_pod_is_replaced_while_its_worker_is_stuck_in_the_kernel(node: Node):
-    """A frozen worker stands for one in a call that never returns: its container cannot end, the next one serves."""
+    """OBS-04. A frozen worker stands for a call that never returns: its container cannot end, the next one serves."""
     daemonset = await deploy(node)
     agent = await daemonset.serving()
     held = await holding_two(node)
