@@ -1,4 +1,4 @@
-"""``python -m tests.contract.table.page``: docs/kubelets.md, which tells what the table holds. Called by ``make schema``."""
+"""Writes docs/kubelets.md, which tells what the table holds: ``python -m tests.contract.table.page``."""
 
 from __future__ import annotations
 

@@ -22,10 +22,12 @@ import grpc
 import trio
 
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
+from reactor.kubelet._pb import pluginregistration_pb2 as registration
 
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 OPTIONS, WATCH, ALLOCATE = "GetDevicePluginOptions", "ListAndWatch", "Allocate"
 PREFERRED, PRE_START = "GetPreferredAllocation", "PreStartContainer"
+INFO, NOTIFY = "GetInfo", "NotifyRegistrationStatus"
 
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _numbers = itertools.count(1)
@@ -52,6 +54,8 @@ class Call:
     size: int = 0
     left: float | None = None
     """Seconds that the caller gave it; None: no deadline."""
+    told: str = ""
+    """Of the plugin watcher: the error that it tells of, or that there is none."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,9 @@ class ProbePlugin:
         self.refuse: dict[str, Refusal] = {}
         """By method: what it is answered with, until it is taken out."""
         self.holds: dict[str, Hold] = {}
+        self.found = False
+        """Be found by the plugin watcher: say who it is, and bind under a name that is passed over, then rename."""
+        self.info = registration.PluginInfo(type="DevicePlugin", name=resource, supported_versions=["v1beta1"])
         self.streams = 0
         """Open ListAndWatch streams."""
         self._options = pb.DevicePluginOptions(
@@ -157,9 +164,26 @@ class ProbePlugin:
             ),
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", methods),))
-        server.add_insecure_port(f"unix:{self.path}")
+        if self.found:
+            server.add_generic_rpc_handlers((self._registration(),))
+        bound = self.path.with_name(f".{self.socket}") if self.found else self.path
+        server.add_insecure_port(f"unix:{bound}")
         server.start()
+        bound.rename(self.path)
         self._server = server
+
+    def _registration(self) -> grpc.GenericRpcHandler:
+        methods = {
+            INFO: grpc.unary_unary_rpc_method_handler(
+                self._get_info, registration.InfoRequest.FromString, registration.PluginInfo.SerializeToString
+            ),
+            NOTIFY: grpc.unary_unary_rpc_method_handler(
+                self._notify,
+                registration.RegistrationStatus.FromString,
+                registration.RegistrationStatusResponse.SerializeToString,
+            ),
+        }
+        return grpc.method_handlers_generic_handler("pluginregistration.Registration", methods)
 
     async def close(self, *, keep_file: bool = False) -> None:
         """End the server and its connections. ``keep_file``: as after SIGKILL, a file stays that refuses."""
@@ -179,6 +203,8 @@ class ProbePlugin:
             await trio.to_thread.run_sync(self._pool.shutdown)
         if kept.exists():
             kept.rename(self.path)
+        elif not keep_file:
+            self.path.unlink(missing_ok=True)
 
     async def register(
         self,
@@ -310,6 +336,16 @@ class ProbePlugin:
         self._came(context, PREFERRED, ids=ids, must=must, size=one.allocation_size)
         chosen = pb.ContainerPreferredAllocationResponse(deviceIDs=self.choose(one))
         return pb.PreferredAllocationResponse(container_responses=[chosen])
+
+    def _get_info(self, request: registration.InfoRequest, context: grpc.ServicerContext) -> registration.PluginInfo:
+        self._came(context, INFO)
+        return self.info
+
+    def _notify(
+        self, request: registration.RegistrationStatus, context: grpc.ServicerContext
+    ) -> registration.RegistrationStatusResponse:
+        self._came(context, NOTIFY, told="registered" if request.plugin_registered else request.error)
+        return registration.RegistrationStatusResponse()
 
     def _start(
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
