@@ -309,15 +309,15 @@ class Node:
             await gpus.end()
 
     async def _clean_objects(self) -> None:
-        """Delete what tests make, in every namespace, and wait until the pods are gone."""
-        for kind in ("DaemonSet", "Deployment", "Job", "Pod"):
-            for each in await self.api.items(kind, namespace=""):
-                meta = each["metadata"]
+        """Delete what tests make, in every namespace: first what makes pods, so that no pod comes after."""
+        for kinds in (("DaemonSet", "Deployment", "Job"), ("ReplicaSet",), ("Pod",)):
+            found = [(kind, each["metadata"]) for kind in kinds for each in await self.api.items(kind, namespace="")]
+            for kind, meta in found:
                 # A second is enough for containers that mind TERM. Forced, a pod would be gone before its containers.
                 grace = 1 if kind == "Pod" else None
                 await self.api.delete(kind, meta["name"], namespace=meta["namespace"], grace=grace)
-        for each in await self.api.items("Pod", namespace=""):
-            await self.gone("Pod", each["metadata"]["name"], namespace=each["metadata"]["namespace"])
+            for kind, meta in found:
+                await self.gone(kind, meta["name"], namespace=meta["namespace"])
 
     def upgrade(self, version: str) -> None:
         """From its next start on the kubelet is of this version; the control plane stays."""
@@ -542,7 +542,12 @@ def health(pod: Object, resource: str = GPU) -> dict[str, str]:
 def count_of(node: Object, resource: str = GPU) -> tuple[int, int]:
     """(capacity, allocatable) of a Node object."""
     status = node["status"]
-    return int(status["capacity"].get(resource, 0)), int(status["allocatable"].get(resource, 0))
+    return _count(status["capacity"].get(resource, "0")), _count(status["allocatable"].get(resource, "0"))
+
+
+def _count(quantity: str) -> int:
+    """A whole number as the API writes it: 56000 is 56k."""
+    return int(quantity.removesuffix("k")) * (1000 if quantity.endswith("k") else 1)
 
 
 def _takes_pods(node: Object) -> bool:

@@ -97,3 +97,13 @@ def test_go_is_asked_for_where_it_is_missing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotHere, match=r"install Go >= 1.26"):
         build.build(["cni"], tmp_path)
+
+
+async def test_what_makes_pods_is_gone_before_the_next_test(node: Node):
+    template = {"metadata": {"labels": {"app": "many"}}, "spec": {"containers": [container_of()]}}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "many"}}, "template": template}
+    await node.api.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "many"}, "spec": spec})
+    await node.until("Deployment", "many", lambda thing: thing["status"].get("readyReplicas") == 2)
+    await node.clean()
+    for kind in ("Deployment", "ReplicaSet", "Pod"):
+        assert await node.api.items(kind) == []
