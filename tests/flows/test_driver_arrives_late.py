@@ -38,6 +38,7 @@ async def test_the_only_gpu_appears_after_the_start(flow, seen, autojump_clock):
 
 
 async def test_a_driver_that_leaves_and_comes_back_newer(flow, seen, autojump_clock):
+    """DRV-05"""
     async with flow(replicas=2) as node:
         node.hardware.set_driver(codes.UNLOADED)
         await node.until(lambda: node.unhealthy() == node.shares(0, 1, replicas=2), within=35)
