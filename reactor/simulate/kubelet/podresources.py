@@ -26,8 +26,9 @@ class PodEntry:
 
 
 def entry_of(manager: DeviceManager, pod: Pod) -> PodEntry:
-    """App containers and sidecars; what plain init containers have is not shown, though it is allocated."""
-    shown = [each.name for each in pod.all_containers() if each.sidecar or each in pod.containers]
+    """App containers and (from 1.30) sidecars; what plain init containers have is not shown, though it is allocated."""
+    sidecars = manager.version.lists_sidecars
+    shown = [each.name for each in pod.all_containers() if (sidecars and each.sidecar) or each in pod.containers]
     return PodEntry(pod.ref, tuple((name, tuple(_records(manager, pod, name))) for name in shown))
 
 

@@ -47,6 +47,11 @@ class Version:
         return self._from(34)
 
     @property
+    def lists_sidecars(self) -> bool:
+        """podresources has sidecars: seen with 1.34, and not with 1.29."""
+        return self._from(30)
+
+    @property
     def gets_one_pod(self) -> bool:
         """podresources Get is on."""
         return self._from(34)

@@ -184,7 +184,8 @@ async def a_slow_allocate_is_waited_for(kubelet: Kubelet) -> object:
     "8, 16 (10)", {"calls": 5, "sidecar of init": True, "i2 of i1": True, "apart": True, "listed": ["c1", "c2", "side"]}
 )
 async def init_containers_and_a_sidecar(kubelet: Kubelet) -> object:
-    """What a plain init container had goes on to later containers; a sidecar and apps take it out for good."""
+    """What a plain init container had goes on to later containers; a sidecar and apps take it out for good. List has no
+    init containers, and in 1.29 no sidecars either."""
     async with probe(kubelet.directory, "probe.test/reuse", devices("abcdef")) as plugin:
         await kubelet.until_counts(plugin.resource, (6, 6))
         counts = {"i1": ("init", 2), "side": ("sidecar", 1), "i2": ("init", 1), "c1": ("app", 1), "c2": ("app", 1)}
