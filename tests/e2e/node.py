@@ -30,7 +30,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -47,18 +46,19 @@ from tests.e2e.build import CONTROL_PLANES, KUBELETS, built
 from tests.e2e.busybox import busybox_archive
 from tests.e2e.image import default_cache
 from tests.e2e.logs import PATIENCE, Log
+from tests.e2e.part import Kubelet, Part, which
 from tests.e2e.podresources import PodResources
-from tests.e2e.world import HOSTNAME, NotHere, Process, World, need
+from tests.e2e.pods import GPU, SLEEP, Inside, Limits, container_of, count_of, health, phase, pod_of, reason
+from tests.e2e.world import HOSTNAME, NotHere, World, need
 
-GPU = "nvidia.com/gpu"
+__all__ = ["GPU", "PLUGINS", "Node", "container_of", "count_of", "health", "phase", "pod_of", "reason"]
+
 STATE = "/var/lib/gpu-reactor"
+"""Where an agent of a DaemonSet keeps its state."""
 PLUGINS = "/var/lib/kubelet/device-plugins"
 """The kubelet's device plugin directory, as the node sees it; ``node.path(PLUGINS)`` from outside."""
 GATES = {"ResourceHealthStatus": True}
 _GATES_SINCE = {"ResourceHealthStatus": 31}
-
-SLEEP = "trap 'exit 0' TERM; env; while :; do sleep 3600 & wait $!; done"
-"""What a pod's container does if a test says nothing else: writes its environment and waits."""
 
 _REBOOT = """
 umount -l /run && mount -t tmpfs tmpfs /run
@@ -68,8 +68,6 @@ mount --bind {boot} /proc/sys/kernel/random/boot_id
 """What a boot finds otherwise than the node before it left it."""
 
 Predicate = Callable[[Object], object]
-Limits = Mapping[str, int] | None
-"""Resource -> how many a container wants."""
 
 
 def need_all(versions: Iterable[str]) -> None:
@@ -80,85 +78,6 @@ def need_all(versions: Iterable[str]) -> None:
     busybox_archive(default_cache())
     if shutil.which("openssl") is None:
         raise NotHere("openssl, which makes the key of service accounts, is missing: apt-get install openssl")
-
-
-class Part:
-    """One process of the control plane or of the node, and its log over all its lives."""
-
-    def __init__(self, world: World, name: str, argv: Callable[[], Sequence[str]], path: Callable[[], str]) -> None:
-        self.name = name
-        self.log = Log(world.folder / "log" / name)
-        self.process: Process | None = None
-        self.wanted = False
-        """Whether a test means it to run."""
-        self.begun = 0
-        """The place in its log where its present life begins."""
-        self._world = world
-        self._argv = argv
-        self._path = path
-
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.alive
-
-    def start(self) -> None:
-        """Start it; it may take a while to be of use."""
-        assert not self.alive, f"{self.name} runs already"
-        self.wanted = True
-        self.begun = self.log.mark()
-        with self.log.path.open("ab") as log:
-            path = self._path()
-            program, *rest = self._argv()
-            found = _which(program, path)
-            environment = {"PATH": path, "HOME": str(self._world.folder)}
-            self.process = self._world.start([found, *rest], stdout=log.fileno(), environment=environment)
-
-    def send(self, number: signal.Signals) -> None:
-        assert self.process is not None, f"{self.name} was never started"
-        self.process.send(number)
-
-    async def stop(self, number: signal.Signals = signal.SIGTERM, *, within: float = PATIENCE) -> int:
-        """Signal it and wait for its end: the exit code."""
-        self.send(number)
-        return await self.ended(within=within)
-
-    async def kill(self) -> int:
-        return await self.stop(signal.SIGKILL)
-
-    async def ended(self, *, within: float = PATIENCE) -> int:
-        """Wait for an end that is expected: the exit code."""
-        self.wanted = False
-        assert self.process is not None
-        return await self.process.ended(within=within)
-
-    async def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
-        await self.stop(number)
-        self.start()
-
-    def pause(self) -> None:
-        """Stop it where it is: its sockets stay open and answer nothing."""
-        self.send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self.send(signal.SIGCONT)
-
-
-class Kubelet(Part):
-    def __init__(self, node: Node, argv: Callable[[], Sequence[str]], path: Callable[[], str]) -> None:
-        super().__init__(node.world, "kubelet", argv, path)
-        self._node = node
-        self.settings: dict[str, settings.Setting] = {}
-        """Fields of its config that are not as usual; read at its next start."""
-
-    def start(self) -> None:
-        self._node.write_kubelet_config()
-        super().start()
-
-    async def restart(self, number: signal.Signals = signal.SIGTERM, **own: settings.Setting) -> None:
-        """Stop and start it, with these fields of its config set from now on."""
-        self.settings |= own
-        await self.stop(number)
-        self.start()
 
 
 class Node:
@@ -195,7 +114,9 @@ class Node:
         self.controllers = part("controller-manager", lambda: settings.controller_manager(work))
         self.scheduler = part("scheduler", lambda: settings.scheduler(work))
         self.containerd = part("containerd", lambda: ("containerd", "-c", f"{work}/containerd.toml"))
-        self.kubelet = Kubelet(self, lambda: settings.kubelet(work, verbosity), self._kubelet_path)
+        self.kubelet = Kubelet(
+            self.world, lambda: settings.kubelet(work, verbosity), self._kubelet_path, self._write_kubelet_config
+        )
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -334,7 +255,7 @@ class Node:
         with out.open("ab") as log:
             begin = log.tell()
             environment = {"PATH": self._control_path, "KUBECONFIG": f"{self.folder}/admin.kubeconfig"}
-            program = _which(argv[0], self._control_path)
+            program = which(argv[0], self._control_path)
             process = self.world.start([program, *argv[1:]], stdout=log.fileno(), environment=environment)
         code = await process.ended(within=within)
         text = out.read_bytes()[begin:].decode(errors="replace")
@@ -454,9 +375,9 @@ class Node:
 
     # ------------------------------------------------------------ below
 
-    def write_kubelet_config(self) -> None:
+    def _write_kubelet_config(self, own: Mapping[str, settings.Setting]) -> None:
         minor = int(self.version.split(".")[1])
-        text = settings.kubelet_config(self.folder, minor, self._gates(f"-1.{minor}"), self.kubelet.settings)
+        text = settings.kubelet_config(self.folder, minor, self._gates(f"-1.{minor}"), own)
         (self.folder / "kubelet.json").write_text(text)
 
     def _gates(self, part: str) -> dict[str, bool]:
@@ -480,76 +401,6 @@ class Node:
         subprocess.run(make, check=True, capture_output=True)
 
 
-class Inside:
-    """A container from within, as its main process sees it."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        """On the machine."""
-        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        self.environment = dict(each.decode().split("=", 1) for each in entries if b"=" in each)
-        self.mounts = {line.split()[4] for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()}
-        """Where something is mounted."""
-        dev = Path(f"/proc/{pid}/root/dev")
-        self.devices = {each.name for each in dev.iterdir() if each.is_char_device()}
-        """Names of character devices in /dev."""
-
-
-def container_of(name: str = "c", limits: Limits = None, *, command: str = SLEEP, **fields: object) -> Object:
-    """A container of busybox."""
-    resources = {"limits": {resource: str(number) for resource, number in (limits or {}).items()}}
-    base = {"name": name, "image": settings.BUSYBOX, "imagePullPolicy": "Never", "command": ["sh", "-c", command]}
-    return {**base, "resources": resources, **fields}
-
-
-def pod_of(name: str, limits: Limits = None, *, command: str = SLEEP, **spec: object) -> Object:
-    """A pod that runs until it is deleted, and then ends soon. Not with a grace of 0: that would force its deletion."""
-    base: Object = {
-        "containers": [container_of("c", limits, command=command)],
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-    }
-    meta = {"name": name, "namespace": "default"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**base, **spec}}
-
-
-def phase(pod: Object) -> str:
-    return str(pod["status"].get("phase", ""))
-
-
-def reason(pod: Object) -> str:
-    """Why it is where it is: its own reason and message, else that of the scheduler."""
-    status = pod["status"]
-    if "reason" in status:
-        return f"{status['reason']}: {status.get('message', '')}"
-    waits = [
-        each for each in status.get("conditions", []) if each["type"] == "PodScheduled" and each["status"] == "False"
-    ]
-    return f"{waits[0]['reason']}: {waits[0].get('message', '')}" if waits else ""
-
-
-def health(pod: Object, resource: str = GPU) -> dict[str, str]:
-    """Device id -> health as the pod's status tells it (gate ResourceHealthStatus)."""
-    return {
-        each["resourceID"]: each["health"]
-        for container in pod["status"].get("containerStatuses", [])
-        for status in container.get("allocatedResourcesStatus", [])
-        if status["name"] in (resource, f"claim:{resource}")
-        for each in status["resources"]
-    }
-
-
-def count_of(node: Object, resource: str = GPU) -> tuple[int, int]:
-    """(capacity, allocatable) of a Node object."""
-    status = node["status"]
-    return _count(status["capacity"].get(resource, "0")), _count(status["allocatable"].get(resource, "0"))
-
-
-def _count(quantity: str) -> int:
-    """A whole number as the API writes it: 56000 is 56k."""
-    return int(quantity.removesuffix("k")) * (1000 if quantity.endswith("k") else 1)
-
-
 def _takes_pods(node: Object) -> bool:
     ready = [each["status"] for each in node["status"].get("conditions", []) if each["type"] == "Ready"]
     return ready == ["True"] and not node["spec"].get("taints")
@@ -564,13 +415,6 @@ def _brief(thing: Object | None) -> str:
         return "nothing"
     shown = {name: value for name, value in thing.get("status", thing).items() if name != "images"}
     return re.sub(r"\s+", " ", str(shown))[:1500]
-
-
-def _which(program: str, path: str) -> str:
-    found = shutil.which(program, path=path)
-    if found is None:
-        raise NotHere(f"{program} is neither built nor installed")
-    return found
 
 
 @contextmanager
