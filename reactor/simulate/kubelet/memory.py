@@ -114,7 +114,7 @@ class MemoryKubelet:
         self._life.end()
 
     def stop(self) -> None:
-        """A graceful end: kubelet.sock is unlinked."""
+        """An end that unlinks kubelet.sock, as its device manager can. Real kubelets leave it, also at SIGTERM."""
         self._life.end()
         self._identity = None
         self._stir()

@@ -118,7 +118,7 @@ class SocketKubelet:
         self._seen("ended", {})
 
     async def stop(self) -> None:
-        """End gracefully: kubelet.sock is unlinked."""
+        """An end that unlinks kubelet.sock, as its device manager can. Real kubelets leave it, also at SIGTERM."""
         await self.kill()
         for path in (self.directory / directory.SOCKET, self._pod_resources):
             path.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ import stat
 import trio
 
 from tests.contract.table.admission import over, refused, told
+from tests.contract.table.inotify import Ear, listening
 from tests.contract.table.plugin import ALLOCATE, PRE_START, ProbePlugin, device, devices, probe
 from tests.contract.table.row import row, since
 from tests.contract.table.under_test import Kubelet, Lister, PodSeen, Shape, entries
@@ -443,3 +444,45 @@ async def what_a_start_removes(kubelet: Kubelet) -> object:
         "sockets": sorted(left & {"plugin.sock", "link"}),
         "others": sorted(left & {"file", "dangling", "folder", "folder/inner.sock"}),
     }
+
+
+CHECKPOINT = "kubelet_internal_checkpoint"
+
+
+@row(
+    "2",
+    {
+        "killed": [],
+        "start": [[("delete", "SOCKET"), ("delete", "kubelet.sock")], ("create", "kubelet.sock")],
+        "list": [("create", ".NUMBER"), ("moved to", CHECKPOINT)],
+        "stopped": [],
+    },
+    alone=True,
+)
+async def what_a_watcher_of_the_directory_hears(kubelet: Kubelet) -> object:
+    """Nothing of the end of a kubelet, which leaves its socket behind, be it killed or told to stop. A start removes
+    the sockets and then makes its own. Each list writes the checkpoint, by a file with a dot that is renamed."""
+    async with probe(kubelet.directory, "probe.test/ear", devices("a")) as plugin:
+
+        def heard(ear: Ear) -> list[tuple[str, str]]:
+            names = {plugin.socket: "SOCKET"}
+            return [(what, names.get(name, ".NUMBER" if name[0] == "." else name)) for what, name in ear.heard()]
+
+        await kubelet.until_counts(plugin.resource, (1, 1))
+        seen: dict[str, object] = {}
+        with listening(kubelet.directory) as ear:
+            await kubelet.kill()
+            seen["killed"] = heard(ear)
+            await kubelet.start()
+            *deleted, created = [each for each in heard(ear) if each[1] in ("SOCKET", "kubelet.sock")]
+            seen["start"] = [sorted(deleted), created]
+            await back(plugin)
+            await kubelet.until_counts(plugin.resource, (1, 1))
+            heard(ear)
+            plugin.send(devices("ab"))
+            await kubelet.until_counts(plugin.resource, (2, 2))
+            seen["list"] = heard(ear)
+            await kubelet.stop()
+            seen["stopped"] = [each for each in heard(ear) if each[1] == "kubelet.sock"]
+            await kubelet.start()
+    return seen

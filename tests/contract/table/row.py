@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from reactor.simulate.kubelet.topology import Policy
 from reactor.simulate.kubelet.version import Version
 from tests.contract.table.under_test import Kubelet
 
@@ -42,7 +41,6 @@ class Row:
     expected: Since
     alone: bool
     """It disturbs the kubelet for everybody: nothing else runs meanwhile."""
-    policy: Policy
     long: bool
 
     @property
@@ -57,13 +55,11 @@ class Row:
         return self.expected.at(version)
 
 
-def row(
-    section: str, expected: object, *, alone: bool = False, policy: Policy = Policy.NONE, long: bool = False
-) -> Callable[[Probe], Row]:
+def row(section: str, expected: object, *, alone: bool = False, long: bool = False) -> Callable[[Probe], Row]:
     """Make a row of a probe. ``expected``: a value, or ``since(...)`` where versions differ."""
 
     def make(probe: Probe) -> Row:
         held = expected if isinstance(expected, Since) else Since({Version(1, 0): expected})
-        return Row(probe, section, held, alone, policy, long)
+        return Row(probe, section, held, alone, long)
 
     return make

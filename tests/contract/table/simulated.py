@@ -157,7 +157,7 @@ class Simulated:
         await self._kubelet.kill()
 
     async def stop(self) -> None:
-        await self._kubelet.stop()
+        await self._kubelet.kill()  # a kubelet that is told to end leaves as much behind
 
     async def start(self, *, api_silent: bool = False, policy: Policy | None = None) -> None:
         if policy is not None:
