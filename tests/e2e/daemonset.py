@@ -14,6 +14,7 @@ import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import trio
@@ -26,6 +27,7 @@ from tests.e2e.image import agent_archive
 from tests.e2e.logs import PATIENCE, AgentLog
 from tests.e2e.node import Node
 
+T = TypeVar("T")
 NAMESPACE, NAME, KEY = "kube-system", "gpu-reactor", "config.yaml"
 _CRI = re.compile(r"^\S+ (?:stdout|stderr) ([FP]) (.*)$")
 _loaded: WeakKeyDictionary[Node, Path] = WeakKeyDictionary()
@@ -62,6 +64,17 @@ class DaemonSet:
 
     async def serving(self, *, after: AgentPod | None = None, within: float = PATIENCE) -> AgentPod:
         """The agent once it is the only one that is Ready; with ``after``, once it is another than that."""
+
+        def look(pods: list[Object]) -> AgentPod | None:
+            ready = [each for each in pods if _ready(each)]
+            if len(ready) != 1 or (after is not None and _container(ready[0]) == after.container):
+                return None
+            return AgentPod(self._node, ready[0])
+
+        return await self.until(look, within=within)
+
+    async def until(self, look: Callable[[list[Object]], T | None], *, within: float = PATIENCE) -> T:
+        """What this finds among its pods, as soon as it finds something."""
         last: list[Object] = []
         try:
             with trio.fail_after(within):
@@ -69,12 +82,11 @@ class DaemonSet:
                     async with self._node.api.watch("Pod", namespace=NAMESPACE) as changes:
                         async for _ in changes:
                             last = await self.pods()
-                            ready = [each for each in last if _ready(each)]
-                            if len(ready) == 1 and (after is None or _container(ready[0]) != after.container):
-                                return AgentPod(self._node, ready[0])
+                            if (found := look(last)) is not None:
+                                return found
         except trio.TooSlowError:
             seen = [(each["metadata"]["name"], each["status"]) for each in last]
-            raise AssertionError(f"{within} s in vain for an agent that is ready; last: {seen}") from None
+            raise AssertionError(f"{within} s in vain for pods of the agent; last: {seen}") from None
 
     async def pods(self) -> list[Object]:
         """Every pod of it, also those that are about to end."""
@@ -142,6 +154,12 @@ class AgentPod:
         assert status == 200, body
         document: Document = json.loads(body)
         return document
+
+    async def inject(self, *words: str) -> None:
+        """As the command does: ``inject("xid=79", "gpu=3")``."""
+        body = json.dumps(words).encode()
+        status, answer = await trio.to_thread.run_sync(ask, str(self.admin), "POST", "/debug/inject", body)
+        assert status == 200, answer
 
     async def delete(self) -> None:
         await self._node.api.delete("Pod", self.name, namespace=NAMESPACE)
