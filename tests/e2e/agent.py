@@ -81,8 +81,8 @@ class Agent:
     def alive(self) -> bool:
         return self.process is not None and self.process.alive
 
-    def start(self, *wrap: str, cgroups: Sequence[Path] = ()) -> None:
-        """``wrap``: a command in front of it; ``cgroups``: where it begins, as the node sees them."""
+    def start(self, *wrap: str, groups: Sequence[Path] = ()) -> None:
+        """``wrap``: a command in front of it; ``groups``: cgroups that it begins in, as the node sees them."""
         settings = {
             "config": self.config,
             "simulate-nvml": self.gpus.socket,
@@ -99,7 +99,7 @@ class Agent:
                 stderr=complaints.fileno(),
                 environment={name: value for name, value in os.environ.items() if name not in OURS},
                 cwd=ROOT,
-                cgroups=cgroups,
+                groups=groups,
             )
 
     def write_config(self, text: str) -> None:

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 Request = dict[str, object]
-CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
+HIERARCHIES = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
 COVERED = ("/var/lib/kubelet", "/var/lib/cni", "/var/lib/gpu-reactor", "/var/log/pods", "/var/log/containers")
 """Fixed places of the kubelet, CNI and the agent: each node has its own, below ``root`` in its folder."""
 NODES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
@@ -58,11 +58,21 @@ def lay_out(work: Path, address: str, hostname: str) -> None:
     run("ip", "route", "add", "default", "dev", "eth0")
 
 
+def enter(group: str) -> None:
+    Path(group).mkdir(parents=True, exist_ok=True)
+    (Path(group) / "cgroup.procs").write_text("0")
+
+
 def _lay_out_cgroups() -> None:
-    """The node's own cgroups are the roots of what it sees, so that kubelets side by side do not meet."""
+    """Mount them anew: in the cgroup namespace that makes the world's own groups the roots (``cgroups.py``)."""
+    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     run("umount", "-R", "/sys/fs/cgroup")
+    if unified:
+        run("mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
+        enter("/sys/fs/cgroup/parts")
+        return
     run("mount", "-t", "tmpfs", "tmpfs", "/sys/fs/cgroup")
-    for name in CONTROLLERS:
+    for name in HIERARCHIES:
         (Path("/sys/fs/cgroup") / name).mkdir()
         option = "none,name=systemd" if name == "systemd" else name
         run("mount", "-t", "cgroup", "-o", option, "cgroup", f"/sys/fs/cgroup/{name}")
@@ -130,9 +140,10 @@ class Init:
 
     def _start(self, request: Request, descriptors: list[int]) -> int:
         """Fork and exec; the complaint of an exec that fails comes back."""
-        argv, environment = request["argv"], request["env"]
+        argv, environment, groups = request["argv"], request["env"], request["groups"]
         assert isinstance(argv, list)
         assert isinstance(environment, dict)
+        assert isinstance(groups, list)
         complaint, told = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if not pid:
@@ -140,9 +151,8 @@ class Init:
                 os.setsid()
                 for number, descriptor in enumerate(descriptors):
                     os.dup2(descriptor, number)
-                for place in map(str, request["cgroups"] if isinstance(request["cgroups"], list) else ()):
-                    Path(place).mkdir(parents=True, exist_ok=True)
-                    (Path(place) / "cgroup.procs").write_text("0")
+                for group in groups:
+                    enter(group)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 os.chdir(str(request["cwd"]))
                 os.execvpe(argv[0], argv, environment)

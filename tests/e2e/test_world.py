@@ -7,14 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import trio
 
+from tests.e2e import cgroups
 from tests.e2e import world as worlds
-from tests.e2e.world import CGROUPS, CONTROLLERS, NotHere, Process, World
+from tests.e2e.world import NotHere, Process, World
 
 ROOT = Path(__file__).parents[2]
 OWNER = """
@@ -22,7 +23,7 @@ import signal
 from tests.e2e.world import World
 world = World()
 with open(world.folder / "out", "wb") as out:
-    process = world.start(["sleep", "1000"], stdout=out.fileno(), cgroups=["/sys/fs/cgroup/cpu/deep/er"])
+    process = world.start(["sleep", "1000"], stdout=out.fileno(), groups=["/sys/fs/cgroup/pids/deep/er"])
 print(world.folder, world.cgroup, process.pid, flush=True)
 signal.pause()
 """
@@ -35,9 +36,9 @@ def world() -> Iterator[World]:
     world.close()
 
 
-def started(world: World, *argv: str) -> Process:
+def started(world: World, *argv: str, groups: Sequence[Path] = ()) -> Process:
     with open(os.devnull, "wb") as nothing:
-        return world.start(argv, stdout=nothing.fileno())
+        return world.start(argv, stdout=nothing.fileno(), groups=groups)
 
 
 async def said(world: World, *argv: str) -> str:
@@ -48,8 +49,8 @@ async def said(world: World, *argv: str) -> str:
     return out.read_text()
 
 
-def cgroups_of(name: str) -> list[Path]:
-    return [CGROUPS / each / name for each in CONTROLLERS if (CGROUPS / each / name).exists()]
+def groups_of(name: str) -> list[Path]:
+    return [group for group in cgroups.folders(name) if group.exists()]
 
 
 def mounts() -> str:
@@ -74,7 +75,7 @@ async def test_a_world_sees_only_its_own_processes_network_and_cgroups(world: Wo
     assert "10.77.0.1" in await said(world, "ip", "-brief", "address")
     assert await said(world, "ls", "/var/lib/kubelet") == ""
     own = (await said(world, "cat", "/proc/self/cgroup")).splitlines()
-    assert {line.rpartition(":")[2] for line in own} == {"/"}
+    assert {line.rpartition(":")[2] for line in own} == {"/parts" if cgroups.unified() else "/"}
 
 
 async def test_gpu_device_nodes_show_in_the_world_only(world: World):
@@ -109,18 +110,18 @@ async def test_a_closed_world_leaves_nothing(world: World):
     world.close()
     assert not process.alive
     assert not world.folder.exists()
-    assert cgroups_of(world.cgroup) == []
+    assert groups_of(world.cgroup) == []
     assert str(world.folder) not in mounts()
 
 
 async def test_what_is_frozen_ends_with_its_world(world: World):
-    frozen = Path("/sys/fs/cgroup/freezer/frozen")
-    with open(os.devnull, "wb") as nothing:  # noqa: ASYNC230 - never waits
-        process = world.start(["sleep", "1000"], stdout=nothing.fileno(), cgroups=[frozen])
-    (world.cgroup_folder("freezer", "frozen") / "freezer.state").write_text("FROZEN")
+    inner = Path("/sys/fs/cgroup") / ("" if cgroups.unified() else "freezer") / "frozen"
+    process = started(world, "sleep", "1000", groups=[inner])
+    state, word = ("cgroup.freeze", "1") if cgroups.unified() else ("freezer.state", "FROZEN")
+    (world.cgroup_folder("freezer", "frozen") / state).write_text(word)
     world.close()
     assert not process.alive
-    assert cgroups_of(world.cgroup) == []
+    assert groups_of(world.cgroup) == []
 
 
 async def test_what_a_killed_owner_leaves_ends_at_once_or_is_swept():
@@ -140,13 +141,13 @@ async def test_what_a_killed_owner_leaves_ends_at_once_or_is_swept():
     assert name in map(str, worlds.HOME.iterdir())
     worlds.sweep()
     assert name not in map(str, worlds.HOME.iterdir())
-    assert cgroups_of(cgroup) == []
+    assert groups_of(cgroup) == []
 
 
 def test_the_sweep_leaves_the_living_alone(world: World):
     worlds.sweep()
     assert world.folder.exists()
-    assert len(cgroups_of(world.cgroup)) == len(CONTROLLERS)
+    assert len(groups_of(world.cgroup)) == len(cgroups.folders(world.cgroup))
 
 
 def test_who_is_not_root_is_told_so():

@@ -19,7 +19,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -28,13 +27,13 @@ from typing import IO, TypeVar
 
 import trio
 
+from tests.e2e import cgroups
+
 T = TypeVar("T")
 
 ADDRESS, HOSTNAME = "10.77.0.1", "n1"
 HOME = Path("/tmp/gpu-reactor-e2e")
 """Folders of nodes: short, since unix sockets lie in them."""
-CGROUPS = Path("/sys/fs/cgroup")
-CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
 _CLONE_NEWNET = 0x40000000
 _numbers = count(1)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -51,9 +50,8 @@ def need() -> None:
     missing = [tool for tool in ("unshare", "ip", "mount") if shutil.which(tool) is None]
     if missing:
         raise NotHere(f"{', '.join(missing)} missing: apt-get install util-linux iproute2")
-    away = [name for name in CONTROLLERS if not (CGROUPS / name / "cgroup.procs").exists()]
-    if away:
-        raise NotHere(f"a real node needs the cgroup v1 controllers below {CGROUPS}; missing: {', '.join(away)}")
+    if away := cgroups.missing():
+        raise NotHere(f"a real node needs cgroup controllers below {cgroups.ROOT}; missing: {', '.join(away)}")
 
 
 def _born(pid: int) -> str:
@@ -75,25 +73,10 @@ def sweep() -> None:
         owner, _, born = folder.name.partition("-")[0].partition("_")
         if owner.isdigit() and _born(int(owner)) != born:
             shutil.rmtree(folder, ignore_errors=True)
-    for name in CONTROLLERS:
-        for group in (CGROUPS / name).glob("e2e-*"):
-            owner, _, born = group.name.split("-")[1].partition("_")
-            if _born(int(owner)) != born:
-                _remove_cgroup(group)
-
-
-def _remove_cgroup(group: Path, patience: float = 2.0) -> None:
-    """Remove a tree of cgroups whose processes have been killed; what is frozen must thaw before it can die."""
-    for state in group.rglob("freezer.state"):
-        with suppress(OSError):
-            state.write_text("THAWED")
-    deadline = time.monotonic() + patience
-    while group.exists() and time.monotonic() < deadline:
-        for folder, _, _ in os.walk(group, topdown=False):
-            with suppress(OSError):  # a process that the kernel has not taken down yet
-                os.rmdir(folder)
-        if group.exists():
-            time.sleep(0.01)  # what is left, the next sweep takes
+    for name in set(cgroups.worlds()):
+        owner, _, born = name.removeprefix(cgroups.PREFIX).partition("-")[0].partition("_")
+        if _born(int(owner)) != born:
+            cgroups.remove(name)
 
 
 class Process:
@@ -144,34 +127,26 @@ class World:
         number = next(_numbers)
         self.folder = HOME / f"{owner}-{number}"
         self.folder.mkdir()
-        self.cgroup = f"e2e-{owner}-{number}"
+        self.cgroup = f"{cgroups.PREFIX}{owner}-{number}"
         self._alone = threading.Lock()
-        self._make_cgroups()
+        cgroups.make(self.cgroup)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (self.folder / "init.log").open("wb") as log:
             self._unshare = self._open(theirs, log)
         self._control.settimeout(30)
         if not self._control.recv(16):
             raise NotHere("no node can be made here: " + (self.folder / "init.log").read_text()[-300:])
+        cgroups.settle(self.cgroup, self._unshare.pid)
         self._network = os.open(f"/proc/{self._init_pid()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
-    def _make_cgroups(self) -> None:
-        for name in CONTROLLERS:
-            group = CGROUPS / name / self.cgroup
-            group.mkdir()
-            if name == "cpuset":
-                for file in ("cpuset.cpus", "cpuset.mems"):
-                    (group / file).write_text((group.parent / file).read_text())
-                (group / "cgroup.clone_children").write_text("1")
-
     def _open(self, theirs: socket.socket, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        enter = 'for each in "$CGROUPS"/*/"$CGROUP"; do echo 0 > "$each/cgroup.procs"; done; exec "$@"'
+        enter = 'for each in $CGROUPS; do echo 0 > "$each/cgroup.procs"; done; exec "$@"'
         spaces = ("--mount", "--pid", "--net", "--uts", "--cgroup", "--fork", "--kill-child")
         init = (sys.executable, "-I", str(Path(__file__).with_name("init.py")), str(theirs.fileno()))
         return subprocess.Popen(
             ["sh", "-c", enter, "sh", "unshare", *spaces, *init, str(self.folder), ADDRESS, HOSTNAME],
             pass_fds=[theirs.fileno()],
-            env={**os.environ, "CGROUPS": str(CGROUPS), "CGROUP": self.cgroup},
+            env={**os.environ, "CGROUPS": " ".join(map(str, cgroups.folders(self.cgroup)))},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -203,14 +178,14 @@ class World:
         stderr: int | None = None,
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        cgroups: Sequence[Path] = (),
+        groups: Sequence[Path] = (),
     ) -> Process:
-        """Start a process in the world. ``cgroups``: folders, as the node sees them, that it begins in."""
+        """Start a process in the world. ``groups``: cgroups, as the node sees them, that it begins in."""
         request = {
             "argv": list(argv),
             "env": dict(os.environ if environment is None else environment),
             "cwd": str(cwd or self.folder),
-            "cgroups": [str(each) for each in cgroups],
+            "groups": [str(each) for each in groups],
         }
         with open(os.devnull, "rb") as nothing:
             answer, passed = self.ask(request, [nothing.fileno(), stdout, stdout if stderr is None else stderr])
@@ -246,12 +221,11 @@ class World:
 
     def _kill_others(self, staying: Collection[int]) -> list[int]:
         handles = []
-        for folder, _, _ in os.walk(self.cgroup_folder("memory")):
-            for pid in map(int, Path(folder, "cgroup.procs").read_text().split()):
-                with suppress(OSError):  # it ended meanwhile
-                    if _inner(pid) not in staying and pid != self._unshare.pid:
-                        handles.append(os.pidfd_open(pid))
-                        signal.pidfd_send_signal(handles[-1], signal.SIGKILL)
+        for pid in cgroups.processes(self.cgroup):
+            with suppress(OSError):  # it ended meanwhile
+                if _inner(pid) not in staying and pid != self._unshare.pid:
+                    handles.append(os.pidfd_open(pid))
+                    signal.pidfd_send_signal(handles[-1], signal.SIGKILL)
         return handles
 
     def path(self, inner: str) -> Path:
@@ -260,17 +234,15 @@ class World:
 
     def cgroup_folder(self, controller: str, inner: str = "") -> Path:
         """A cgroup of the node as seen from outside."""
-        return CGROUPS / controller / self.cgroup / inner.lstrip("/")
+        return cgroups.folder(self.cgroup, controller, inner)
 
     def close(self, *, keep: bool = False) -> None:
         """End everything; idempotent. ``keep``: leave the files."""
         self._control.close()
-        for state in self.cgroup_folder("freezer").rglob("freezer.state"):
-            state.write_text("THAWED")
+        cgroups.thaw(self.cgroup)
         self._unshare.wait(30)
         with suppress(OSError):
             os.close(self._network)
-        for name in CONTROLLERS:
-            _remove_cgroup(CGROUPS / name / self.cgroup)
+        cgroups.remove(self.cgroup)
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
