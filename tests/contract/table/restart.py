@@ -13,6 +13,8 @@ from tests.contract.table.plugin import ALLOCATE, PRE_START, ProbePlugin, device
 from tests.contract.table.row import row, since
 from tests.contract.table.under_test import Kubelet, Lister, PodSeen, Shape, entries
 
+CHECKPOINT = "kubelet_internal_checkpoint"
+
 
 async def holding(kubelet: Kubelet, plugin: ProbePlugin, stem: str, count: int = 2) -> tuple[PodSeen, list[str]]:
     """A pod that runs, and its ids."""
@@ -55,7 +57,7 @@ async def the_books_of_a_running_pod(kubelet: Kubelet) -> object:
         await kubelet.until_checkpoint(lambda data: bool(entries(data, plugin.resource)))
         data = kubelet.checkpoint()
         (entry,) = (each for each in data["PodDeviceEntries"] if each["ResourceName"] == plugin.resource)
-        mode = stat.S_IMODE((kubelet.directory / "kubelet_internal_checkpoint").stat().st_mode)
+        mode = stat.S_IMODE((kubelet.directory / CHECKPOINT).stat().st_mode)
         seen = {
             "list": await Lister(kubelet).pod(pod.name) == {"c": ids},
             "entry": sorted(entry),
@@ -157,7 +159,7 @@ async def _without_books(kubelet: Kubelet, stem: str, text: bytes | None) -> obj
         await kubelet.until_counts(plugin.resource, (4, 4))
         pod, ids = await holding(kubelet, plugin, stem)
         await kubelet.kill()
-        path = kubelet.directory / "kubelet_internal_checkpoint"
+        path = kubelet.directory / CHECKPOINT
         path.unlink() if text is None else path.write_bytes(text)
         await kubelet.start()
         await back(plugin)
@@ -173,6 +175,28 @@ async def _without_books(kubelet: Kubelet, stem: str, text: bytes | None) -> obj
         for each in (pod, other):
             await kubelet.delete(each.name)
         return seen
+
+
+@row(
+    "8",
+    {"ids": ["a", "b"], "reason": "OutOfprobe.test/after", "message": "requested: 2, used: 2, capacity: 2"},
+    alone=True,
+)
+async def a_pod_that_is_refused_after_its_allocate(kubelet: Kubelet) -> object:
+    """The general predicates look last: the plugin was asked already, here for ids that another pod has."""
+    async with probe(kubelet.directory, "probe.test/after", devices("ab")) as plugin:
+        await kubelet.until_counts(plugin.resource, (2, 2))
+        pod, _ = await holding(kubelet, plugin, "after")
+        await kubelet.kill()
+        (kubelet.directory / CHECKPOINT).unlink()
+        await kubelet.start()
+        await back(plugin)
+        await kubelet.until_counts(plugin.resource, (2, 2))
+        other = await kubelet.run(kubelet.name("after-other"), Shape("c", {plugin.resource: 2}))
+        ids = sorted(plugin.called(ALLOCATE)[1].ids)
+        for each in (pod, other):
+            await kubelet.delete(each.name)
+        return {"ids": ids, "reason": other.reason, "message": other.message.partition(f"{plugin.resource}, ")[2]}
 
 
 # ---------------------------------------------------------------- sections 6 and 7
@@ -444,9 +468,6 @@ async def what_a_start_removes(kubelet: Kubelet) -> object:
         "sockets": sorted(left & {"plugin.sock", "link"}),
         "others": sorted(left & {"file", "dangling", "folder", "folder/inner.sock"}),
     }
-
-
-CHECKPOINT = "kubelet_internal_checkpoint"
 
 
 @row(

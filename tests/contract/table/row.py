@@ -16,6 +16,7 @@ Probe = Callable[[Kubelet], Awaitable[object]]
 
 VERSIONS = (Version(1, 29), Version(1, 34), Version(1, 37))
 """Those that run as real kubelets."""
+ALWAYS = Version(1, 0)
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def row(section: str, expected: object, *, alone: bool = False, long: bool = Fal
     """Make a row of a probe. ``expected``: a value, or ``since(...)`` where versions differ."""
 
     def make(probe: Probe) -> Row:
-        held = expected if isinstance(expected, Since) else Since({Version(1, 0): expected})
+        held = expected if isinstance(expected, Since) else Since({ALWAYS: expected})
         return Row(probe, section, held, alone, long)
 
     return make
