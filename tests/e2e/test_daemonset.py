@@ -216,6 +216,27 @@ async def test_a_rolling_update_has_the_next_agent_waiting_when_the_last_one_end
     await untouched(node, held)
 
 
+async def test_an_update_that_does_not_start_leaves_the_agent_serving(node: Node):
+    daemonset = await deploy(node)
+    agent = await daemonset.serving()
+    held = await holding_two(node)
+    mark = node.kubelet.log.mark()
+    wrong = {"name": NAME, "args": ["run", "--no-such-flag"]}
+    await deploy(node, change={"spec": {"template": {"spec": {"containers": [wrong]}}}})
+    assert await daemonset.until(lambda pods: next(filter(None, map(ended_with, pods)), None)) == 78
+    assert node.kubelet.log.find(STREAM_LOST, mark) == []
+    await untouched(node, held)
+    await deploy(node)  # the old version again
+    await daemonset.until(lambda pods: [each["metadata"]["name"] for each in pods] == [agent.name] or None)
+    assert node.kubelet.log.find(STREAM_LOST, mark) == []
+
+
+def ended_with(pod: Object) -> int | None:
+    """The exit code of its container, if that has ended."""
+    ended = [last_state(pod).get("terminated")] if pod["status"].get("containerStatuses") else []
+    return next((int(each["exitCode"]) for each in ended if each), None)
+
+
 async def test_a_deleted_pod_is_replaced(node: Node):
     daemonset = await deploy(node)
     agent = await daemonset.serving()
@@ -248,7 +269,7 @@ async def test_an_agent_that_is_out_of_memory_starts_again_in_its_pod(node: Node
     mark = node.kubelet.log.mark()
     group = Path("/sys/fs/cgroup/memory") / agent.cgroup("memory").relative_to(node.world.cgroup_folder("memory"))
     with (node.folder / "log" / "hog").open("wb") as out:
-        node.world.start([sys.executable, "-c", HOG], stdout=out.fileno(), cgroups=[group])
+        node.world.start([sys.executable, "-c", HOG], stdout=out.fileno(), groups=[group])
     killed = await agent.until(lambda pod: "terminated" in last_state(pod))
     assert last_state(killed)["terminated"]["reason"] == "OOMKilled"
     await daemonset.serving(after=agent)
