@@ -249,7 +249,7 @@ def _seen(pod: Object) -> PodSeen:
         each["name"]: each["state"]["waiting"].get("reason", "") for each in statuses if "waiting" in each["state"]
     }
     phase = status["phase"]
-    if phase == "Running" and not all(each["started"] for each in statuses):
+    if phase == "Running" and not all(each["started"] for each in apps):
         phase = "Starting"
     return PodSeen(pod["metadata"]["name"], phase, status.get("reason", ""), status.get("message", ""), waiting)
 
