@@ -244,7 +244,8 @@ def _settled(pod: PodSeen) -> bool:
 
 def _seen(pod: Object) -> PodSeen:
     status = pod["status"]
-    statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    apps = status.get("containerStatuses", ())
+    statuses = [*status.get("initContainerStatuses", ()), *apps]
     waiting = {
         each["name"]: each["state"]["waiting"].get("reason", "") for each in statuses if "waiting" in each["state"]
     }
