@@ -146,7 +146,7 @@ class DeviceManager:
         for uid, containers in self.pods.items():
             for resources in containers.values():
                 for name, allocation in resources.items():
-                    if name == resource or not self.version.health_by_resource:
+                    if name == resource or not self.version.notifies_by_resource:
                         ids = sorted(allocation.ids & changed.keys())
                         self.changes += [HealthChange(uid, name, each, changed[each].healthy) for each in ids]
 
@@ -179,13 +179,9 @@ class DeviceManager:
         return resource in self.healthy or resource in self.allocated
 
     def health_of(self, resource: str, device: str) -> str:
-        """What the pod status says of an id. An unknown id is healthy; up to 1.36 any resource's id will do."""
-        places = [resource] if self.version.health_by_resource else list(self.listed)
-        for place in places:
-            found = self.listed.get(place, {}).get(device)
-            if found is not None:
-                return "Healthy" if found.healthy else "Unhealthy"
-        return "Healthy"
+        """What the pod status says of an id. An unknown one is healthy."""
+        found = self.listed.get(resource, {}).get(device)
+        return "Healthy" if found is None or found.healthy else "Unhealthy"
 
     # ------------------------------------------------------------ who has what
 

@@ -84,8 +84,8 @@ class Version:
         return self._from(37)
 
     @property
-    def health_by_resource(self) -> bool:
-        """Pod status looks an id's health up in its own resource, not in whichever has that id."""
+    def notifies_by_resource(self) -> bool:
+        """A change of health makes the kubelet look at the pod that has this id of this resource, not just this id."""
         return self._from(37)
 
     @property

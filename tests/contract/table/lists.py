@@ -223,3 +223,26 @@ async def health_of_an_id_that_left_the_list(kubelet: Kubelet) -> object:
         seen.append(await _health(kubelet, pod, plugin, "a", "Healthy"))
         await kubelet.delete(pod.name)
         return seen
+
+
+@row("13", since(v1_29=[None] * 3, v1_31=["Healthy", "Unhealthy", "Healthy"]))
+async def health_of_one_id_in_two_resources(kubelet: Kubelet) -> object:
+    """Each pod is told of its own resource's device, also where that is listed no more."""
+    async with (
+        probe(kubelet.directory, "probe.test/well", devices("a")) as well,
+        probe(kubelet.directory, "probe.test/ill", devices("a")) as ill,
+    ):
+        pods = []
+        for plugin in (well, ill):
+            await kubelet.until_counts(plugin.resource, (1, 1))
+            stem = f"same-id-{plugin.resource.rpartition('/')[2]}"
+            pods.append(await kubelet.run(kubelet.name(stem), Shape("c", {plugin.resource: 1})))
+        ill.send(devices("a", "a"))
+        told = await _health(kubelet, pods[1], ill, "a", "Unhealthy")
+        seen = [await _health(kubelet, pods[0], well, "a", "Healthy"), told]
+        well.send([])
+        await kubelet.until_counts(well.resource, (0, 0))
+        seen.append(await _health(kubelet, pods[0], well, "a", "Healthy"))
+        for each in pods:
+            await kubelet.delete(each.name)
+        return seen
