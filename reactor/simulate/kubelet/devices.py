@@ -37,7 +37,7 @@ class Capacity:
 
 @dataclass(slots=True)
 class HealthChange:
-    """A listed health that differs from the last one makes the kubelet sync the pod that has the id."""
+    """A health that differs from the one listed before, or an id that was not, makes the kubelet sync its pod."""
 
     uid: str
     resource: str
@@ -132,7 +132,7 @@ class DeviceManager:
         changed: dict[str, Device] = {}
         for each in devices:
             old = before.get(each.id)
-            if old is not None and old.health != each.health:
+            if old is None or old.health != each.health:  # a new one may be a held one that was gone
                 changed[each.id] = each
             listed[each.id] = each
             (healthy if each.healthy else unhealthy).add(each.id)

@@ -114,6 +114,9 @@ async def test_a_removed_id_looks_healthy_in_the_pod_status():
     pod = await bench.run("p", 1)
     bench.list(client, "b")
     assert bench.core.pod_health(pod) == {GPU: {"a": "Healthy"}}
+    assert not bench.core.manager.changes
+    bench.list(client, bad("a"), "b")
+    assert [(each.id, each.healthy) for each in bench.core.manager.changes] == [("a", False)]
 
 
 @pytest.mark.parametrize("version", ["1.34", "1.37"])
