@@ -62,6 +62,8 @@ def _answer(offer: Offer, policy: AnswerPolicy, ids: Sequence[str]) -> Answer | 
     for listed in chosen:
         if not listed.healthy or listed.gpu is None:
             return Refusal(message=f"{_cut(listed.id)} cannot be used: {listed.reason or 'not healthy'}")
+        if listed.kept:
+            return Refusal(message=f"{_cut(listed.id)} cannot be used: {listed.reason}", faulty=(listed.id,))
         gpus.setdefault(listed.gpu, listed)
     lacking = {listed.id: node for listed in chosen if (node := missing_node(policy, listed.minor))}
     if lacking:
@@ -153,7 +155,7 @@ def prefer(
         for listed in group:
             if listed.gpu is None:
                 continue
-            if listed.healthy and listed.id in wanted:
+            if listed.healthy and not listed.kept and listed.id in wanted:
                 free.setdefault(listed.gpu, []).append(listed)
             else:
                 taken[listed.gpu] = taken.get(listed.gpu, 0) + 1

@@ -19,6 +19,9 @@ from reactor.model.ids import GpuUuid, PciAddress, ResourceName
 from reactor.model.kubelet import Registration, SocketIdentity, StreamId
 from reactor.plan import EMPTY, Plan
 
+WRITTEN_WITHIN = 1.0
+"""Seconds from a list to the checkpoint that a busy kubelet writes because of it."""
+
 
 class ConfigState(Struct, frozen=True, kw_only=True):
     config: Config | None = None
@@ -110,6 +113,16 @@ class Kubelet(Struct, frozen=True, kw_only=True):
             return plugin.registered_at is not None or bool(plugin.streams)
         return plugin.registered is not None and plugin.registered == self.identity
 
+    @property
+    def told(self) -> float | None:
+        """When this life of it was sent a list (monotonic); the newest of each resource counts, the first of these."""
+        sent = [each.sent_at for each in self.plugins.values() if each.sent_at is not None and self.took(each)]
+        return min(sent, default=None)
+
+    def wrote(self, asked_at: float | None) -> bool:
+        """Whether a checkpoint read then is this life's own: it writes the file anew with each list that it gets."""
+        return self.told is not None and asked_at is not None and asked_at > self.told + WRITTEN_WITHIN
+
 
 class Books(Struct, frozen=True, kw_only=True):
     """How far the kubelet's books were read."""
@@ -119,6 +132,10 @@ class Books(Struct, frozen=True, kw_only=True):
     checkpoint_error: str = ""
     checkpoint_life: int = -1
     """Life of the kubelet at the newest readable checkpoint."""
+    looked_life: int = -1
+    """The same, readable or not: nothing is registered with a kubelet before its first checkpoint was looked at."""
+    looked_at: float | None = None
+    """asked_at of the newest look."""
     checkpoint_ids: frozenset[HoldKey] = frozenset()
     listed_at: float | None = None
     """asked_at of the newest List."""

@@ -101,11 +101,14 @@ def waiting(state: State) -> bool:
     """Whether anything waits for the kubelet's books: a grant to be shown, or an id that a pod is to let go of.
 
     An id whose pod is still there is waited for if it keeps something back: it is no longer planned, or its GPU is
-    planned under another identity.
+    planned under another identity. And any that this life of the kubelet has lost, or is about to write down.
     """
     planned = {group.gpu: group.replicas for resource in state.plan.resources for group in resource.groups}
+    unwritten = state.kubelet.told is not None and not state.kubelet.wrote(state.books.looked_at)
     for key, hold in state.holds.items():
         if hold.granted_at is not None or key in state.leaving or pending(state, hold):
+            return True
+        if hold.suspended or (unwritten and not hold.in_checkpoint):
             return True
         if hold.gpu in planned and hold.identity is not (Identity.SHARED if planned[hold.gpu] else Identity.WHOLE):
             return True
@@ -242,8 +245,19 @@ class _Lister(Struct, frozen=True):
             faulty=tuple(
                 (key.id, self.state.refused[key]) for key in self.refused.get(gpu.uuid, ()) if key.resource == name
             ),
+            kept=self._kept(name, gpu.uuid),
         )
         return self.made.get(recipe) or recipe.make()
+
+    def _kept(self, name: ResourceName, gpu: GpuUuid) -> tuple[tuple[DeviceId, str], ...]:
+        """Ids of pods that the kubelet forgot."""
+        if not self.wait:
+            return ()
+        return tuple(
+            (hold.id, f"pod {hold.pod or hold.pod_uid or '?'} has it, which the kubelet's books have lost")
+            for hold in self.holds.get(gpu, ())
+            if hold.suspended and hold.resource == name
+        )
 
     def _missing_node(self, gpu: Gpu) -> str:
         """Why a pod could not be given this GPU's device nodes, if it is to be given any."""
@@ -303,9 +317,11 @@ class _Recipe(Struct, frozen=True, kw_only=True):
     """Ids that another resource still lists."""
     faulty: tuple[tuple[DeviceId, str], ...]
     """Ids that were refused for their own fault, each with the reason."""
+    kept: tuple[tuple[DeviceId, str], ...]
+    """Ids that are healthy and not handed out, each with the reason."""
 
     def make(self) -> Group:
-        faulty = dict(self.faulty)
+        faulty, kept = dict(self.faulty), dict(self.kept)
         shares = range(self.replicas) if self.replicas else (None,)
         ids = ((device_id(self.gpu, share), share) for share in shares)
         return Group(
@@ -317,7 +333,8 @@ class _Recipe(Struct, frozen=True, kw_only=True):
                     minor=self.minor,
                     share=share,
                     healthy=not (self.reason or one in faulty),
-                    reason=self.reason or faulty.get(one, ""),
+                    reason=self.reason or faulty.get(one, "") or kept.get(one, ""),
+                    kept=one in kept,
                     numa=self.numa,
                 )
                 for one, share in ids

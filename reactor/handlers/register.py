@@ -2,7 +2,8 @@
 
 One lane a resource: one that cannot be registered keeps no other waiting. Nothing is registered while a stream of it
 is live, and never twice on one socket: after a stream ended, the next registration is that of a fresh one
-(spec/kubelet.md 4). Where the kubelet's plugin watcher finds us, a socket is offered to it under
+(spec/kubelet.md 4). Nor before the checkpoint that a kubelet began with was looked at: the first list has it written
+anew. Where the kubelet's plugin watcher finds us, a socket is offered to it under
 the same conditions; that it took it is a fact which comes by itself.
 """
 
@@ -63,8 +64,9 @@ def _step_to_be_found(state: State, plugin: Plugin | None) -> Step | None:
 
 
 def _may_list(state: State) -> bool:
-    """Whether the kubelet is there."""
-    return state.kubelet.identity is not None and not state.kubelet.doubted
+    """Whether the kubelet is there, and the checkpoint that it began with was looked at."""
+    kubelet = state.kubelet
+    return kubelet.identity is not None and not kubelet.doubted and state.books.looked_life == kubelet.life
 
 
 class Register:
@@ -78,7 +80,8 @@ class Register:
         return 0.0
 
     def wakes(self, event: Event, before: State, after: State) -> Iterable[str]:
-        if after.kubelet is before.kubelet and not view.moved(before, after):
+        looked = after.books.looked_life != before.books.looked_life
+        if after.kubelet is before.kubelet and not looked and not view.moved(before, after):
             return ()
         names = view.names(after) | after.kubelet.plugins.keys()
         return [

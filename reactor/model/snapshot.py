@@ -33,6 +33,9 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     healthy: bool
     reason: str = ""
     """Why it is not healthy or not handed out, in the words that a refused pod's status will show."""
+    kept: bool = False
+    """Not handed out although healthy: a pod has it that the kubelet forgot. Unhealthy would take it away twice, since
+    the scheduler still counts what that pod asked for."""
     numa: tuple[int, ...] = ()
 
 

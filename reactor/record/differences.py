@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from reactor.events import Event
 from reactor.model.condition import Condition, FaultClass
 from reactor.model.gpu import DriverState
-from reactor.model.hold import Hold
+from reactor.model.hold import Hold, HoldKey
 from reactor.model.ids import GpuUuid, ResourceName
 from reactor.record import catalogue, served
 from reactor.record.changes import config_changes
@@ -30,7 +30,7 @@ def differences(event: Event, before: State, after: State) -> Iterator[Line]:
         yield from _conditions(event, before, after)
     if before.plan is not after.plan:
         yield from _plan(before, after)
-    if before.holds is not after.holds:
+    if before.holds is not after.holds or before.books.looked_life != after.books.looked_life:
         yield from _holds(event, before, after)
     if not _settled(before) and _settled(after):
         count = len(after.plan.resources)
@@ -210,6 +210,23 @@ def _holds(event: Event, before: State, after: State) -> Iterator[Line]:
             seconds=round(seconds, 3),
             msg=f"{many(len(holds), 'id')} of {resource} free" + (f", {pod} had them" if pod else ""),
         )
+    known = _forgotten(before)
+    for (resource, pod), holds in _grouped(h for key, h in _forgotten(after).items() if key not in known).items():
+        told = f"{many(len(holds), 'id')} of {resource}"
+        yield served.HoldSuspended(
+            resource=resource,
+            ids=cut(hold.id for hold in holds),
+            count=len(holds),
+            pod=pod,
+            msg=f"kubelet forgot who has {told}: kept for {pod or 'the pod'} until that ends",
+        )
+
+
+def _forgotten(state: State) -> dict[HoldKey, Hold]:
+    """Suspended holds, once the books of this life of the kubelet were looked at: they might have shown them."""
+    if state.books.looked_life != state.kubelet.life:
+        return {}
+    return {key: hold for key, hold in state.holds.items() if hold.suspended}
 
 
 def _grouped(holds: Iterable[Hold]) -> dict[tuple[ResourceName, str], list[Hold]]:

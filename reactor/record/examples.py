@@ -173,6 +173,13 @@ KUBELET: tuple[Line, ...] = (
         seconds=3600.0,
         msg=f"1 id of {_NAME} free, ml/train-0 had them",
     ),
+    s.HoldSuspended(
+        resource=_NAME,
+        ids=(_GPU,),
+        count=1,
+        pod="ml/train-0",
+        msg=f"kubelet forgot who has 1 id of {_NAME}: kept for ml/train-0 until that ends",
+    ),
     s.PodresourcesFailed(error="deadline exceeded", msg="kubelet does not list pods, holds stay: deadline exceeded"),
     s.PodresourcesAnswered(count=12, msg="kubelet lists pods again: 12 pods"),
     s.CheckpointFailed(missing=True, error="no such file", msg="kubelet's checkpoint is missing: no such file"),

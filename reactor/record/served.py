@@ -145,6 +145,17 @@ class HoldEnded(Line, frozen=True, kw_only=True, tag="hold.ended"):
     """The longest of them."""
 
 
+class HoldSuspended(Line, frozen=True, kw_only=True, tag="hold.suspended"):
+    """The kubelet forgot who has these ids, by losing its checkpoint; they stay with their pod until that ends."""
+
+    level: Level = Level.WARNING
+    burst = 16
+    resource: str
+    ids: tuple[str, ...]
+    count: int
+    pod: str = ""
+
+
 class PodresourcesFailed(Line, frozen=True, kw_only=True, tag="podresources.failed"):
     """The kubelet does not say which pods hold what; everything held stays held."""
 

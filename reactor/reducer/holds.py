@@ -2,6 +2,8 @@
 
 1. The checkpoint lacks the id: at once if this life of the kubelet had written it down, else if it was read after a
    list of its resource was sent more than 1 s after a List lacked the id.
+   A kubelet that lost its books begins without them while pods run on: the holds are then suspended, which means that
+   nobody is given their ids, and only rule 2 ends them.
 2. The id, or the pod, was in a List of this life of the kubelet and is gone from two Lists at least 2 s apart. Up to
    1.33 a List goes on naming a pod that ended, without its ids.
 3. A grant that neither List nor checkpoint has shown 10 s later.
@@ -148,6 +150,7 @@ def list_failed(state: State, event: Event, fact: PodsListFailed) -> State:
 
 def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
     holds: Holds = dict(state.holds)
+    written = state.kubelet.wrote(fact.asked_at)
     seen: dict[HoldKey, tuple[str, tuple[int, ...]]] = {}
     freed: dict[HoldKey, str] = {}
     for entry in fact.entries:
@@ -158,11 +161,12 @@ def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
             seen[key] = (entry.pod_uid, entry.numa)
     for key, (uid, numa) in seen.items():
         shown = _shown(state, event, holds.get(key), key, numa=numa)
-        if shown.pod_uid != uid or not shown.in_checkpoint or shown.suspended:
-            shown = replace(shown, pod_uid=uid, in_checkpoint=True, suspended=False)
+        proven = shown.in_checkpoint or written
+        if shown.pod_uid != uid or shown.in_checkpoint is not proven or shown.suspended:
+            shown = replace(shown, pod_uid=uid, in_checkpoint=proven, suspended=False)
         holds[key] = shown
     _name_pods(holds, seen)
-    lost = _lost(state, seen)
+    lost = _lost(state, holds, seen)
     for key in [key for key in holds if key not in seen]:
         hold = replace(holds[key], suspended=True) if key in lost else holds[key]
         if _ended(state, hold, fact.asked_at):
@@ -174,6 +178,8 @@ def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
         checkpoint_known=True,
         checkpoint_error="",
         checkpoint_life=state.kubelet.life,
+        looked_life=state.kubelet.life,
+        looked_at=fact.asked_at,
         checkpoint_ids=state.books.checkpoint_ids if state.books.checkpoint_ids == seen.keys() else frozenset(seen),
     )
     if books != state.books or freed != state.freed:
@@ -182,10 +188,22 @@ def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
 
 
 def checkpoint_failed(state: State, event: Event, fact: CheckpointFailed) -> State:
-    """Missing or unreadable: a warning; holds then end by their pods alone (rule 2)."""
-    books = replace(state.books, checkpoint_known=True, checkpoint_error=fact.error)
+    """Missing or unreadable: a warning; holds then end by their pods alone (rule 2).
+
+    A kubelet that begins its life with such a file begins without books.
+    """
+    begins = state.books.looked_life != state.kubelet.life
+    books = replace(
+        state.books,
+        checkpoint_known=True,
+        checkpoint_error=fact.error,
+        looked_life=state.kubelet.life,
+        looked_at=event.at,
+    )
     if books != state.books:
         state = replace(state, books=books)
+    if begins and state.holds:
+        state = replace(state, holds={key: replace(hold, suspended=True) for key, hold in state.holds.items()})
     told = any(plugin.sent_revision is not None for plugin in state.kubelet.plugins.values())
     # A kubelet writes it with the first list that it gets: until then there is nothing to miss.
     return state if fact.missing and not told else faults.begin(state, event, "checkpoint", fact.error)
@@ -204,11 +222,22 @@ def _ended(state: State, hold: Hold, asked_at: float) -> bool:
     return hold.pod is None or hold.pod not in state.books.pods
 
 
-def _lost(state: State, seen: Mapping[HoldKey, object]) -> frozenset[HoldKey]:
-    """Ids that the books of the kubelet's life before had and the first ones of this life lack."""
-    if state.books.checkpoint_life in (-1, state.kubelet.life):
-        return frozenset()
-    return frozenset(key for key in state.books.checkpoint_ids if key not in seen)
+def _lost(state: State, holds: Holds, seen: Mapping[HoldKey, object]) -> frozenset[HoldKey]:
+    """Ids that the kubelet forgot: its books had them in its life before, and the first ones of this life lack them.
+
+    A file that it does not trust, for its checksum, it passes over without a word and then writes anew: neither this
+    life's List nor a checkpoint of its own has ever had the id, and its pod is listed.
+    """
+    if state.books.checkpoint_life not in (-1, state.kubelet.life):
+        return state.books.checkpoint_ids - seen.keys()
+    pods = state.books.pods
+    return frozenset(
+        key
+        for key, hold in holds.items()
+        if key not in seen
+        and hold.pod in pods
+        and not (hold.shown or hold.in_checkpoint or hold.granted_at is not None)
+    )
 
 
 def _name_pods(holds: Holds, seen: Mapping[HoldKey, tuple[str, tuple[int, ...]]]) -> None:

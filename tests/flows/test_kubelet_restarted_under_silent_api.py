@@ -141,3 +141,18 @@ async def test_the_pod_is_deleted_during_the_silence(flow, seen, autojump_clock,
         await node.kubelet.run_pod("other", {GPU: 1})
         await node.until(lambda: node.unhealthy() == set(), within=60)
         assert node.healthy() == node.shares(0, 1, replicas=2)
+
+
+@VERSIONS
+async def test_a_pod_that_comes_after_the_checkpoint_was_lost_gets_another_gpu(flow, seen, autojump_clock, version):
+    """The kubelet would give it the one that is in use: by its new books every device is free."""
+    async with flow(version=version) as node:
+        await node.kubelet.run_pod("job", {GPU: 1})
+        await node.settle(3)
+        before = seen.owned()
+        await node.kubelet.restart(1.0, keep_checkpoint=False)
+        await node.until(lambda: len(node.healthy()) == 2, within=1)
+        await node.kubelet.run_pod("other", {GPU: 1})
+        assert len(seen.owned() | before) == 2
+        await node.settle(60)
+        assert len(node.healthy()) == 2

@@ -308,6 +308,19 @@ def test_holds_are_told_by_pod_with_how_long(teller: Teller, log: LogLines) -> N
     assert log.lines[2]["seconds"] == 160.0
 
 
+def test_holds_that_the_kubelet_forgot_are_told_once_its_books_were_looked_at(teller: Teller, log: LogLines) -> None:
+    held, lost = ({each.key: replace(each, suspended=gone) for each in (hold(0), hold(1))} for gone in (False, True))
+    fresh = replace(teller.state, holds=held, books=Books(looked_life=1), kubelet=Kubelet(life=1))
+    teller.state = fresh
+    begun = replace(fresh, holds=lost, kubelet=Kubelet(life=2))
+    teller.tell(facts.KubeletUp(identity=LIFE), begun)
+    looked = replace(begun, books=Books(looked_life=2))
+    teller.tell(facts.CheckpointFailed(error="gone", missing=True), looked)
+    teller.tell(facts.CheckpointFailed(error="gone", missing=True), looked)
+    told = log.of("hold.suspended")
+    assert [(line["level"], line["pod"], line["count"]) for line in told] == [("warning", "ml/train-0", 2)]
+
+
 def test_books_that_cannot_be_read_are_told_when_that_begins_and_ends(teller: Teller, log: LogLines) -> None:
     failed = replace(teller.state, books=Books(list_error="down", checkpoint_error="bad"))
     teller.tell(facts.CheckpointFailed(error="bad", missing=False), failed)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from reactor import events as e
+from reactor import view
+from reactor.allocate import answer, prefer
+from reactor.model.config import HoldsPolicy
 from reactor.model.hold import Hold, PodDevices
 from reactor.model.ids import DeviceId, Identity, ResourceName
-from reactor.model.kubelet import SocketIdentity
+from reactor.model.kubelet import Refusal, SocketIdentity
 from tests.reducer.world import GPU, POD, WHOLE_A, WHOLE_B, A, B, World, key, share
 
 BARE = PodDevices(pod=POD, devices=())
@@ -17,6 +20,7 @@ def running(*ids: DeviceId, replicas: int = 0) -> World:
     world = World(replicas=replicas)
     world.grant(*ids)
     world.pods(*ids)
+    world.now += 1.1  # after a list: the kubelet has written this checkpoint itself
     world.checkpoint(*ids)
     return world
 
@@ -276,3 +280,104 @@ def test_a_grant_that_nobody_showed_before_a_restart_is_shown_by_the_next_checkp
     world.kubelet(2)
     world.checkpoint(WHOLE_A)
     assert not world.state.holds[key(WHOLE_A)].suspended
+
+
+def given(world: World) -> set[str]:
+    """What Allocate would hand out of what is listed."""
+    snapshot = world.snapshot
+    return {one for one in world.listed() if not isinstance(answer(snapshot, GPU, [[one]]), Refusal)}
+
+
+def test_nobody_gets_the_gpu_of_a_pod_that_a_kubelet_without_books_has_forgotten() -> None:
+    """The file is gone when the kubelet begins: it thinks every device free.
+
+    Healthy all the same: the scheduler takes what the pod asked for from what is allocatable.
+    """
+    world = running(WHOLE_A)
+    world.kubelet(2)
+    world.tell(e.CheckpointFailed(error="no such file", missing=True))
+    assert world.listed() == {WHOLE_A: True, WHOLE_B: True}
+    assert given(world) == {WHOLE_B}
+    assert prefer(world.snapshot, GPU, [WHOLE_A, WHOLE_B], [], 1) == (WHOLE_B,)
+    refusal = answer(world.snapshot, GPU, [[WHOLE_A]])
+    assert isinstance(refusal, Refusal)
+    assert "pod default/job has it" in refusal.message
+    assert refusal.faulty == (WHOLE_A,)  # a topology policy may insist: not again and again
+    world.tell(e.PodsListed(pods=(BARE,), asked_at=world.now), after=1.0)
+    world.checkpoint()
+    assert given(world) == {WHOLE_B}
+    world.tell(e.PodsListed(pods=(), asked_at=world.now + 1), after=1.0)
+    world.tell(e.PodsListed(pods=(), asked_at=world.now + 3), after=3.0)
+    assert given(world) == {WHOLE_A, WHOLE_B}
+
+
+def test_nobody_gets_it_where_the_kubelet_did_not_trust_its_file() -> None:
+    """The file reads well, but its checksum is wrong: the kubelet begins without books and tells nobody."""
+    world = running(WHOLE_A)
+    world.kubelet(2)
+    world.checkpoint(WHOLE_A)
+    world.serve(GPU)
+    world.pods()  # the API server has not answered yet
+    world.checkpoint()
+    world.tell(e.PodsListed(pods=(BARE,), asked_at=world.now))
+    world.checkpoint()
+    assert given(world) == {WHOLE_B}
+    assert view.waiting(world.state)  # to give it back soon after the pod ends
+    for _ in range(20):
+        world.now += 1.0
+        world.tell(e.PodsListed(pods=(BARE,), asked_at=world.now))
+        world.send()
+        world.checkpoint()
+    assert given(world) == {WHOLE_B}
+
+
+def test_the_books_of_a_new_kubelet_are_read_until_it_has_written_them_itself() -> None:
+    world = running(WHOLE_A)
+    world.kubelet(2)
+    world.checkpoint(WHOLE_A)
+    world.pods(WHOLE_A)
+    assert not view.waiting(world.state)
+    world.serve(GPU)
+    assert view.waiting(world.state)
+    world.now += 1.1
+    world.checkpoint(WHOLE_A)
+    assert not view.waiting(world.state)
+
+
+def test_a_pod_that_ended_while_the_kubelet_was_down_is_freed_by_its_new_books() -> None:
+    world = running(WHOLE_A)
+    world.kubelet(2)
+    world.checkpoint(WHOLE_A)
+    world.serve(GPU)
+    world.pods(others=1)
+    world.checkpoint()
+    world.now += 1.1
+    world.pods(others=1)
+    world.send()
+    world.now += 0.1
+    world.checkpoint()
+    assert not world.held()
+
+
+def test_a_share_that_the_kubelet_has_forgotten_leaves_the_others_free() -> None:
+    world = running(share(A, 0), replicas=2)
+    world.kubelet(2)
+    world.tell(e.CheckpointFailed(error="no such file", missing=True))
+    assert world.listed().keys() - given(world) == {share(A, 0)}
+
+
+def test_a_checkpoint_that_turns_up_again_gives_the_kubelets_word_back() -> None:
+    """It could not be read for a moment, the kubelet had it all the time."""
+    world = running(WHOLE_A)
+    world.kubelet(2)
+    world.tell(e.CheckpointFailed(error="too many open files", missing=False))
+    world.checkpoint(WHOLE_A)
+    assert given(world) == {WHOLE_A, WHOLE_B}
+
+
+def test_holds_that_allow_guard_no_lost_pod() -> None:
+    world = running(WHOLE_A)
+    world.config(holds=HoldsPolicy.ALLOW)
+    world.kubelet(2)
+    world.tell(e.CheckpointFailed(error="no such file", missing=True))
+    assert given(world) == {WHOLE_A, WHOLE_B}
