@@ -7,7 +7,8 @@ import os
 import re
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -127,7 +128,7 @@ async def test_applied_before_the_kubelet_is_up(node: Node):
 
 
 async def test_an_edit_of_the_config_map_applies_live(node: Node):
-    """The stream of a resource that stays is not closed, and no pod notices."""
+    """CFG-30. The stream of a resource that stays is not closed, and no pod notices."""
     daemonset = await deploy(node)
     agent = await daemonset.serving()
     held = await holding_two(node)
@@ -284,16 +285,25 @@ def last_state(pod: Object) -> Object:
     return found
 
 
+@contextmanager
+def stuck(agent: AgentPod) -> Iterator[None]:
+    """Freeze its worker, which stands for a call that never returns: no signal reaches it, and no container ends."""
+    group = agent.cgroup("freezer") / "stuck"
+    group.mkdir()
+    (group / "cgroup.procs").write_text(str(agent.worker))
+    (group / "freezer.state").write_text("FROZEN")
+    try:
+        yield
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+
+
 async def test_a_deleted_pod_is_replaced_while_its_worker_is_stuck_in_the_kernel(node: Node):
-    """OBS-04. A frozen worker stands for a call that never returns: its container cannot end, the next one serves."""
+    """OBS-04. The agent serves on; its container cannot end, so the next one serves beside it."""
     daemonset = await deploy(node)
     agent = await daemonset.serving()
     held = await holding_two(node)
-    stuck = agent.cgroup("freezer") / "stuck"
-    stuck.mkdir()
-    (stuck / "cgroup.procs").write_text(str(agent.worker))
-    (stuck / "freezer.state").write_text("FROZEN")
-    try:
+    with stuck(agent):
         await untouched(node, held)
         await node.delete_pod("six")
         mark = node.kubelet.log.mark()
@@ -303,6 +313,22 @@ async def test_a_deleted_pod_is_replaced_while_its_worker_is_stuck_in_the_kernel
         await node.resource(GPU, allocatable=8, capacity=8)
         await untouched(node, held)
         assert agent.name in {each["metadata"]["name"] for each in await daemonset.pods()}
-    finally:
-        (stuck / "freezer.state").write_text("THAWED")
+    await agent.gone()
+
+
+async def test_deleting_the_pod_helps_an_agent_that_was_killed_while_its_worker_is_stuck(node: Node):
+    """Its container cannot start again, for it has not ended."""
+    daemonset = await deploy(node)
+    agent = await daemonset.serving()
+    held = await holding_two(node)
+    with stuck(agent):
+        mark = node.kubelet.log.mark()
+        os.kill(agent.pid, signal.SIGKILL)
+        await node.kubelet.log.until(STREAM_LOST, since=mark)
+        await agent.delete()
+        await daemonset.serving(after=agent)
+        assert await gap(node, mark) < 15
+        await node.resource(GPU, allocatable=8, capacity=8)
+        await untouched(node, held)
+        assert agent.name in {each["metadata"]["name"] for each in await daemonset.pods()}
     await agent.gone()
