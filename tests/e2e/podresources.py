@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,19 +46,27 @@ class PodResources:
         return {each for found in answer.devices if found.resource_name == resource for each in found.device_ids}
 
     async def shows(self, resource: str, holds: Callable[[set[str]], object], *, within: float = PATIENCE) -> set[str]:
-        """The allocatable ids once this holds of them. The API has no watch, so it is asked again and again."""
-        last: set[str] | None = None
+        """The allocatable ids once this holds of them."""
+        return await self._once(lambda: self.allocatable(resource), holds, f"allocatable ids of {resource}", within)
+
+    async def held_as(self, resource: str, wanted: dict[str, set[str]], *, within: float = PATIENCE) -> None:
+        """Wait until List names these pods with these ids of a resource, and nobody else."""
+        await self._once(lambda: self.held(resource), lambda held: held == wanted, f"{wanted} of {resource}", within)
+
+    async def _once(self, ask: Callable[[], Awaitable[T]], holds: Callable[[T], object], what: str, within: float) -> T:
+        """What is answered once this holds of it. The API has no watch, so it is asked again and again."""
+        last: T | None = None
         try:
             with trio.fail_after(within):
                 while True:
                     try:
-                        if holds(last := await self.allocatable(resource)):
+                        if holds(last := await ask()):
                             return last
                     except grpc.RpcError:
                         pass  # the kubelet restarts, or asks for fewer calls
                     await trio.sleep(0.05)
         except trio.TooSlowError:
-            raise AssertionError(f"{within} s in vain for allocatable ids of {resource}; last: {last}") from None
+            raise AssertionError(f"{within} s in vain for {what}; last: {last}") from None
 
     async def _ask(self, method: str, request: object, parse: Callable[[bytes], T]) -> T:
         def ask() -> T:

@@ -1,0 +1,163 @@
+"""What befalls a kubelet while pods hold GPUs. Whatever it is, a running pod keeps its GPU and nobody else gets it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.node import GPU, Node, reason
+from tests.e2e.owners import GPUS, owner, with_pods
+from tests.e2e.settings import Setting
+from tests.e2e.world import HOSTNAME
+
+REGISTERED = "Got registration request from device plugin"
+"""In the kubelet's log: unlike the agent's, which folds what comes again and again, it has a line for each."""
+
+
+async def restarted(node: Node, number: signal.Signals = signal.SIGTERM, **settings: Setting) -> None:
+    """Restart the kubelet and wait until it has the agent's list again."""
+    mark = node.kubelet.log.mark()
+    await node.kubelet.restart(number, **settings)
+    await listed_again(node, mark)
+
+
+async def listed_again(node: Node, mark: int) -> None:
+    await node.kubelet.log.until(REGISTERED, since=mark)
+    await node.podresources.shows(GPU, lambda ids: len(ids) == GPUS)
+
+
+@pytest.mark.parametrize("times", [10, pytest.param(20, marks=pytest.mark.long)])
+async def test_a_kubelet_restarted_again_and_again_finds_every_gpu_with_its_pod(node: Node, times: int):
+    owners = await with_pods(node, one=1, two=2)
+    mark = node.kubelet.log.mark()
+    for number in [signal.SIGTERM, signal.SIGKILL] * (times // 2):
+        await restarted(node, number)
+    await owners.listed()
+    await owners.add("rest", 1)
+    assert len(node.kubelet.log.find(REGISTERED, since=mark)) == times
+
+
+async def test_a_kubelet_killed_while_a_pod_comes_gives_it_gpus_of_its_own(node: Node):
+    owners = await with_pods(node, one=1)
+    mark = owners.agent.log.mark()
+    await node.create_pod("two", {GPU: 2})
+    await owners.agent.event("allocation.answered", since=mark)
+    await restarted(node, signal.SIGKILL)
+    await node.running("two")
+    owners.pods["two"] = await owner(node, "two")
+    await owners.stand()
+    await owners.listed()
+    await owners.add("rest", 1)
+
+
+async def test_a_kubelet_that_restarts_before_a_silent_api_server_forgets_nobody(node: Node):
+    owners = await with_pods(node, one=1, two=2)
+    node.apiserver.pause()
+    await restarted(node, signal.SIGKILL, topologyManagerPolicy="best-effort")
+    assert {hold["id"] for hold in (await owners.agent.state())["holds"]} == owners.gpus()
+    node.apiserver.resume()
+    await node.ready()
+    await owners.listed()
+    await owners.stand()
+    await owners.add("rest", 1)
+
+
+def deleted(node: Node) -> None:
+    node.checkpoint.unlink()
+
+
+def truncated(node: Node) -> None:
+    text = node.checkpoint.read_text()
+    node.checkpoint.write_text(text[: len(text) // 2])
+
+
+def emptied(node: Node) -> None:
+    node.checkpoint.write_text("")
+
+
+def of_another_checksum(node: Node) -> None:
+    content = json.loads(node.checkpoint.read_text())
+    node.checkpoint.write_text(json.dumps(content | {"Checksum": content["Checksum"] + 1}))
+
+
+@pytest.mark.parametrize("spoil", [deleted, truncated, emptied, of_another_checksum])
+async def test_a_kubelet_that_lost_its_checkpoint_gives_no_gpu_of_a_running_pod_away(
+    node: Node, spoil: Callable[[Node], None]
+):
+    """It thinks that every GPU is free. What the agent itself remembers stands alone."""
+    owners = await with_pods(node, two=2)
+    await node.kubelet.stop()
+    spoil(node)
+    mark, told = node.kubelet.log.mark(), owners.agent.log.mark()
+    node.kubelet.start()
+    await listed_again(node, mark)
+    await owners.agent.event("hold.suspended", since=told, pod="default/two", count=2)
+    await owners.add("next", 2)
+    await node.create_pod("third", {GPU: 1})
+    await node.pod("third", lambda pod: "Insufficient" in reason(pod))
+    await node.delete_pod("third")
+    del owners.pods["two"]
+    await node.delete_pod("two")
+    await owners.agent.event("hold.ended", since=told, pod="default/two", count=2)
+    await owners.add("last", 2)
+
+
+async def test_a_checkpoint_and_the_agent_lost_together_leave_the_agents_own_file(node: Node):
+    owners = await with_pods(node, two=2)
+    await owners.agent.kill()
+    await node.kubelet.kill()
+    deleted(node)
+    mark = node.kubelet.log.mark()
+    node.kubelet.start()
+    owners.agent.start()
+    await listed_again(node, mark)
+    await owners.add("next", 2)
+
+
+async def test_a_checkpoint_deleted_under_a_running_kubelet_is_written_again(node: Node):
+    owners = await with_pods(node, two=2)
+    deleted(node)
+    await owners.add("one", 1)
+    await owners.listed()
+    deleted(node)
+    await owners.agent.kill()
+    mark = node.kubelet.log.mark()
+    owners.agent.start()
+    await listed_again(node, mark)
+    await restarted(node, signal.SIGKILL)
+    await owners.listed()
+    await owners.add("rest", 1)
+
+
+async def test_a_pod_deleted_by_force_while_the_kubelet_is_down_frees_its_gpus(node: Node):
+    """What it left is an orphan: the kubelet ends it when it is back."""
+    owners = await with_pods(node, two=2, one=1)
+    await node.kubelet.stop()
+    await node.delete_pod("two", grace=0)
+    node.kubelet.start()
+    await owners.pods.pop("two").ended()
+    await owners.listed()
+    await owners.add("three", 3)
+
+
+async def test_a_pod_deleted_by_force_frees_its_gpus(node: Node):
+    owners = await with_pods(node, two=2, one=1)
+    await node.delete_pod("two", grace=0)
+    await owners.pods.pop("two").ended()
+    await owners.add("three", 3)
+    await owners.listed()
+
+
+async def test_a_node_object_deleted_and_made_again_has_its_gpus(node: Node):
+    """Only a kubelet that starts makes its Node object."""
+    owners = await with_pods(node, two=2)
+    await node.api.delete("Node", HOSTNAME)
+    await node.gone("Node", HOSTNAME)
+    await restarted(node)
+    await node.ready()
+    await node.resource(GPU, allocatable=GPUS, capacity=GPUS)
+    await owners.listed()
+    await owners.add("rest", 2)
