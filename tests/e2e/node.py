@@ -164,10 +164,10 @@ class Node:
             if not part.alive:
                 part.start()
 
-    async def reboot(self) -> None:
-        """The node goes down hard and comes up again, all but the agent: no container, an empty /run, a new boot id.
+    async def reboot(self, *first: Agent) -> None:
+        """The node goes down hard and comes up again: no container, an empty /run, a new boot id.
 
-        The control plane stays, as it would elsewhere.
+        The control plane stays, as it would elsewhere. ``first``: agents that are there before the kubelet is.
         """
         for agent in self.agents:
             if agent.alive:
@@ -180,6 +180,8 @@ class Node:
         boot = self.folder / "boot_id"
         boot.write_text(f"{uuid4()}\n")
         await self.run("sh", "-c", _REBOOT.format(boot=boot))
+        for agent in first:
+            agent.start()
         await self.start()
         await self.kubelet.log.until("Successfully registered node", since=self.kubelet.begun)
 
@@ -241,9 +243,18 @@ class Node:
                 await self.gone(kind, meta["name"], namespace=meta["namespace"])
 
     def upgrade(self, version: str) -> None:
-        """From its next start on the kubelet is of this version; the control plane stays."""
+        """From its next start on the kubelet is of this version; the control plane stays, and may not be older."""
         built(version, self.cache)
         self.version = version
+
+    async def upgrade_control_plane(self, version: str) -> None:
+        """Go on with the control plane of another version over the same etcd, and wait until it serves."""
+        folders = built(version, self.cache)
+        for part in (self.scheduler, self.controllers, self.apiserver):
+            await part.stop()
+        self.control_plane = CONTROL_PLANES[version]
+        self._control_path = ":".join([str(folders[self.control_plane]), *self._common, os.environ["PATH"]])
+        await self._start_control_plane()
 
     async def load(self, archive: Path) -> None:
         """Import the images of a docker or OCI archive into containerd."""
