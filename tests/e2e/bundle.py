@@ -22,6 +22,8 @@ async def keep(node: Node, test: str, home: Path) -> Path:
     """Write the bundle of a node into a new folder of ``home``, and return that."""
     folder = _new_folder(home, re.sub(r"[^\w.-]+", "_", test).strip("_"))
     shutil.copytree(node.folder / "log", folder / "log")
+    with suppress(shutil.Error):  # the logs of a pod that goes meanwhile; all others are copied
+        shutil.copytree(node.path("/var/log/pods"), folder / "pods")
     for agent in node.agents:
         shutil.copytree(agent.folder, folder / agent.folder.name, ignore=_no_sockets)
     for file in (node.checkpoint, node.folder / "kubelet.json"):
@@ -32,7 +34,9 @@ async def keep(node: Node, test: str, home: Path) -> Path:
     with trio.move_on_after(5):
         for kind in _KINDS:
             with suppress(ApiError, Away):
-                (folder / f"{kind.lower()}s.json").write_text(json.dumps(await node.api.items(kind), indent=1))
+                (folder / f"{kind.lower()}s.json").write_text(
+                    json.dumps(await node.api.items(kind, namespace=""), indent=1)
+                )
     return folder
 
 

@@ -85,6 +85,7 @@ async def test_a_bundle_has_all_that_explains_a_failure(node: Node, tmp_path: Pa
     assert "nvidia.com/gpu" in (folder / "kubelet_internal_checkpoint").read_text()
     (pod,) = json.loads((folder / "pods.json").read_text())
     assert pod["metadata"]["name"] == "one"
+    assert [each.name.split("_")[:2] for each in (folder / "pods").iterdir()] == [["default", "one"]]
     assert {"nodes.json", "events.json", "parts.json", "kubelet.json"} <= {each.name for each in folder.iterdir()}
 
 
