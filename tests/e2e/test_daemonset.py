@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -185,23 +185,9 @@ async def test_what_was_accepted_last_serves_on_over_restarts_and_a_reboot(node:
     await shows_rejected(agent)
     await node.resource(GPU, allocatable=7, capacity=7)
     await node.api.delete("ConfigMap", NAME, namespace=NAMESPACE)
-    await reboot(node)
+    await node.reboot()
     agent = await daemonset.serving(after=agent)
     await node.resource(GPU, allocatable=7, capacity=7)
-
-
-async def reboot(node: Node) -> None:
-    """Everything that ran on the node ends at once; containerd and the kubelet come up over the same folders."""
-    await node.kubelet.kill()
-    await node.containerd.kill()
-    for group in (node.world.cgroup_folder("memory") / "kubepods").rglob("cgroup.procs"):
-        for pid in group.read_text().split():
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-    mark = node.containerd.log.mark()
-    node.containerd.start()
-    await node.containerd.log.until("containerd successfully booted", since=mark)
-    node.kubelet.start()
 
 
 async def test_a_rolling_update_has_the_next_agent_waiting_when_the_last_one_ends(node: Node):
