@@ -40,8 +40,6 @@ class Traits:
     """Orders what Go leaves to chance."""
     predicates: bool = True
     """Whether the general predicates run after the allocation, from where a pod can still be refused."""
-    list_lag: float = 5.0
-    """From 1.37: how long List stays empty once a silent API server answers again."""
     end_notice: float = 0.0
     """Seconds until the kubelet notices that a stream ended. From 1.37 on it refuses that socket meanwhile."""
 
@@ -67,9 +65,7 @@ class KubeletCore:
         """Pods that this life has heard of, by uid."""
         self.node: dict[str, tuple[int, int]] = {}
         """Node status as last sampled: (capacity, allocatable). A key stays for ever, at 0/0."""
-        self._clock = clock
         self._ready = False
-        self._listed_from = clock()
         self._admitting = False
         self.manager = DeviceManager(traits.version, clock, Random(traits.seed), traits.grace, write)
         self.registry = Registry(self.manager)
@@ -106,16 +102,11 @@ class KubeletCore:
 
     # ------------------------------------------------------------ pods
 
-    async def hear(self, *, late: bool = False) -> None:
-        """The API server answers for the first time in this life: its pods are admitted, then sources are ready.
-
-        ``late``: it had been silent, which from 1.37 on delays List once more.
-        """
+    async def hear(self) -> None:
+        """The API server answers for the first time in this life: its pods are admitted, then sources are ready."""
         for pod in list(self.api.pods.values()):
             await self.add(pod)
         self._ready = True
-        if late and self.traits.version.lists_late:
-            self._listed_from = self._clock() + self.traits.list_lag
 
     async def add(self, pod: Pod) -> None:
         """Admit a pod and start it. One at a time: the caller holds the lock of the sync loop."""
@@ -192,8 +183,6 @@ class KubeletCore:
         version = self.traits.version
         if version.frees_at_list:
             self.allocator.collect()
-        if self._clock() < self._listed_from:
-            return ()
         pods = [pod for pod in self.known.values() if not (pod.over and version.lists_active_pods_only)]
         return tuple(podresources.entry_of(self.manager, pod) for pod in pods)
 

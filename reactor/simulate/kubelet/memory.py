@@ -104,10 +104,10 @@ class MemoryKubelet:
 
     async def api_answers(self) -> None:
         """The API server answers (again): pods that this life has not heard of yet are admitted."""
-        silent, self.api.answering = not self.api.answering, True
+        self.api.answering = True
         life = self._life
         if not life.over and not life.core.ready:
-            await self._step(life, lambda: life.core.hear(late=silent))
+            await self._step(life, life.core.hear)
 
     def kill(self) -> None:
         """SIGKILL: connections are reset, kubelet.sock stays behind and refuses."""

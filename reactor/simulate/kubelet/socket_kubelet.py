@@ -97,9 +97,9 @@ class SocketKubelet:
             await self.api_answers()
 
     async def api_answers(self) -> None:
-        silent, self.api.answering = not self.api.answering, True
+        self.api.answering = True
         if self.up and not self.core.ready:
-            await self._step(lambda: self.core.hear(late=silent))
+            await self._step(self.core.hear)
 
     async def kill(self) -> None:
         """End as by SIGKILL: connections are cut, files stay."""

@@ -87,8 +87,3 @@ class Version:
     def notifies_by_resource(self) -> bool:
         """A change of health makes the kubelet look at the pod that has this id of this resource, not just this id."""
         return self._from(37)
-
-    @property
-    def lists_late(self) -> bool:
-        """After a start under a silent API server, List stays empty for a while although pods are back."""
-        return self._from(37)

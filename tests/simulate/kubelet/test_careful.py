@@ -117,7 +117,7 @@ class World:
                 if step == ("restart",):
                     drive(bench.core.hear())
             case ("api",) if not bench.core.ready:
-                drive(bench.core.hear(late=True))
+                drive(bench.core.hear())
             case ("list",):
                 bench.core.pod_resources()
             case ("wait",):
