@@ -251,7 +251,7 @@ class Node:
         """Go on with the control plane of another version over the same etcd, and wait until it serves."""
         folders = built(version, self.cache)
         for part in (self.scheduler, self.controllers, self.apiserver):
-            await part.stop()
+            await part.kill()  # asked to end, an API server waits for its watches
         self.control_plane = CONTROL_PLANES[version]
         self._control_path = ":".join([str(folders[self.control_plane]), *self._common, os.environ["PATH"]])
         await self._start_control_plane()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import trio
 
 from tests.e2e.agent import Agent
+from tests.e2e.api import Object
 from tests.e2e.logs import PATIENCE
 from tests.e2e.node import GPU, Node
 
@@ -16,6 +17,7 @@ GPUS = 4
 
 @dataclass(frozen=True)
 class Owner:
+    container: str
     pid: int
     """Of its main process."""
     gpus: frozenset[str]
@@ -34,8 +36,14 @@ class Owner:
 
 
 async def owner(node: Node, pod: str) -> Owner:
+    (status,) = (await node.api.get("Pod", pod))["status"]["containerStatuses"]
     seen = await node.inside(pod)
-    return Owner(seen.pid, frozenset(seen.environment["NVIDIA_VISIBLE_DEVICES"].split(",")))
+    return Owner(status["containerID"], seen.pid, frozenset(seen.environment["NVIDIA_VISIBLE_DEVICES"].split(",")))
+
+
+def _runs_in_another(pod: Object, container: str) -> bool:
+    (status,) = pod["status"]["containerStatuses"]
+    return bool(status["ready"]) and status["containerID"] != container
 
 
 class Owners:
@@ -63,6 +71,14 @@ class Owners:
             await self._node.running(name)
             assert await owner(self._node, name) == known
         assert sum(len(each.gpus) for each in self.pods.values()) == len(self.gpus())
+
+    async def start_again(self) -> None:
+        """Wait until every container has been started anew, with the same GPUs."""
+        for name, before in self.pods.items():
+            await before.ended()
+            await self._node.pod(name, lambda pod, old=before.container: _runs_in_another(pod, old))
+            self.pods[name] = after = await owner(self._node, name)
+            assert after.gpus == before.gpus
 
     async def known(self, *, within: float = PATIENCE) -> None:
         """Wait until the agent knows of every pod with its GPUs, and of no other any more. It tells of changes only."""
