@@ -294,7 +294,7 @@ async def test_a_deleted_pod_is_replaced_while_its_worker_is_stuck_in_the_kernel
         await node.delete_pod("six")
         mark = node.kubelet.log.mark()
         await agent.delete()
-        await daemonset.serving(after=agent, within=15)
+        await daemonset.serving(after=agent)
         assert await gap(node, mark) < 15
         await node.resource(GPU, allocatable=8, capacity=8)
         await untouched(node, held)
