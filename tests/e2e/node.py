@@ -298,9 +298,10 @@ class Node:
         with _patience(within, lambda: f"{kind} {name} is still there after {within} s"):
             while True:
                 with suppress(Away):
-                    if await self.api.find(kind, name, namespace=namespace) is None:
-                        return
                     async with self.api.watch(kind, name, namespace=namespace) as changes:
+                        # Looked for once it is watched: of what went before that, a watch says nothing.
+                        if await self.api.find(kind, name, namespace=namespace) is None:
+                            return
                         async for what, _ in changes:
                             if what == "DELETED":
                                 return
