@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import stat
 
 import trio
 
 from tests.contract.table.admission import over, refused, told
-from tests.contract.table.inotify import Ear, listening
 from tests.contract.table.plugin import ALLOCATE, PRE_START, ProbePlugin, device, devices, probe
 from tests.contract.table.row import row, since
 from tests.contract.table.under_test import Kubelet, Lister, PodSeen, Shape, entries
@@ -30,6 +28,19 @@ async def back(plugin: ProbePlugin) -> None:
     answer = await plugin.register()
     assert answer.ok, answer
     await plugin.until_streams(1)
+
+
+async def listed_again(kubelet: Kubelet, plugin: ProbePlugin) -> None:
+    """Wait until the kubelet took a list in, while no Node object can tell of it."""
+    with trio.fail_after(30):
+        while True:
+            if await Lister(kubelet).allocatable(plugin.resource):
+                return
+            await trio.sleep(0.02)
+
+
+def over_or_running(pod: PodSeen) -> bool:
+    return over(pod) or (pod.phase == "Running" and not pod.waiting)
 
 
 def held(kubelet: Kubelet, plugin: ProbePlugin) -> list[tuple[str, list[str]]]:
@@ -266,81 +277,6 @@ async def a_device_that_is_gone_after_a_restart(kubelet: Kubelet) -> object:
         return seen
 
 
-NONE_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices probe.test/reboot"
-
-
-@row("7, 16 (11, 12)", [("Failed", "UnexpectedAdmissionError", NONE_HEALTHY), (0, 0), 0], alone=True)
-async def a_reboot_before_the_plugin_is_back(kubelet: Kubelet) -> object:
-    """The pod is refused, and not tried again."""
-    plugin = ProbePlugin(kubelet.directory, "probe.test/reboot")
-    plugin.send(devices("ab"))
-    plugin.serve()
-    await plugin.register()
-    await kubelet.until_counts(plugin.resource, (2, 2))
-    pod, _ = await holding(kubelet, plugin, "reboot")
-    await plugin.close()
-    await kubelet.kill()
-    await kubelet.reboot()
-    before = len(plugin.called(ALLOCATE))
-    await kubelet.start()
-    after = await kubelet.until_pod(pod.name, over)
-    counts = await kubelet.until_counts(plugin.resource, (0, 0))
-    await kubelet.delete(pod.name)
-    return [told(after), counts, len(plugin.called(ALLOCATE)) - before]
-
-
-@row("7", {"phase": "Running", "same ids": True, "calls": 1}, alone=True)
-async def a_reboot_with_the_plugin_back_first(kubelet: Kubelet) -> object:
-    """The pod is started again with the answer of the checkpoint: no Allocate."""
-    async with probe(kubelet.directory, "probe.test/first-back", devices("abcd")) as plugin:
-        await kubelet.until_counts(plugin.resource, (4, 4))
-        pod, ids = await holding(kubelet, plugin, "first-back")
-        await _rebooted(kubelet, plugin)
-        after = await kubelet.until_pod(pod.name, over_or_running)
-        environment = await kubelet.environment(pod.name, "c")
-        await kubelet.delete(pod.name)
-        same = environment["PROBE"] == ",".join(ids)
-        return {"phase": after.phase, "same ids": same, "calls": len(plugin.called(ALLOCATE))}
-
-
-async def _rebooted(kubelet: Kubelet, plugin: ProbePlugin) -> None:
-    """The node starts again, and the plugin is registered before the API server tells of any pod."""
-    await kubelet.kill()
-    await kubelet.reboot()
-    await kubelet.start(api_silent=True)
-    await back(plugin)
-    await listed_again(kubelet, plugin)
-    await kubelet.api_answers()
-
-
-async def listed_again(kubelet: Kubelet, plugin: ProbePlugin) -> None:
-    """Wait until the kubelet took a list in, while no Node object can tell of it."""
-    with trio.fail_after(30):
-        while True:
-            if await Lister(kubelet).allocatable(plugin.resource):
-                return
-            await trio.sleep(0.02)
-
-
-def over_or_running(pod: PodSeen) -> bool:
-    return over(pod) or (pod.phase == "Running" and not pod.waiting)
-
-
-@row("7, 16 (27)", ["UnexpectedAdmissionError", "previously allocated devices are no longer healthy", 1], alone=True)
-async def a_reboot_with_the_device_unhealthy(kubelet: Kubelet) -> object:
-    """A pod whose devices are not healthy any more is refused."""
-    async with probe(kubelet.directory, "probe.test/ill", devices("abcd")) as plugin:
-        await kubelet.until_counts(plugin.resource, (4, 4))
-        pod, ids = await holding(kubelet, plugin, "ill")
-        plugin.send(devices("abcd", ids[0]))
-        await kubelet.until_counts(plugin.resource, (4, 3))
-        await _rebooted(kubelet, plugin)
-        after = await kubelet.until_pod(pod.name, over)
-        await kubelet.delete(pod.name)
-        text = told(after)[2]
-        return [after.reason, text.partition(";")[0], len(plugin.called(ALLOCATE))]
-
-
 @row("16 (6)", {"phase": "Succeeded", "reason": "", "counts": (0, 0)}, alone=True)
 async def a_pod_that_succeeded_is_not_admitted_again(kubelet: Kubelet) -> object:
     """The kubelet restarts with the plugin gone: the pod stays Succeeded."""
@@ -433,77 +369,3 @@ async def prestart_before_the_plugin_is_back(kubelet: Kubelet) -> object:
         after = await kubelet.until_pod(pod.name, over_or_running)
         await kubelet.delete(pod.name)
         return {"asked": len(plugin.called(PRE_START)) - before, "phase": after.phase}
-
-
-# ---------------------------------------------------------------- section 2: the directory
-
-
-@row(
-    "2",
-    since(
-        v1_29={"sockets": [], "others": ["folder", "folder/inner.sock"]},
-        v1_33={"sockets": [], "others": ["dangling", "file", "folder", "folder/inner.sock"]},
-    ),
-    alone=True,
-)
-async def what_a_start_removes(kubelet: Kubelet) -> object:
-    """Sockets and links to them; up to 1.32 every file but the checkpoint. Folders stay, with what is in them."""
-    directory = kubelet.directory
-    await kubelet.kill()
-    (directory / "folder").mkdir(exist_ok=True)
-    plugin = ProbePlugin(directory, "probe.test/wipe", socket="plugin.sock")
-    inner = ProbePlugin(directory / "folder", "probe.test/wipe", socket="inner.sock")
-    for each in (plugin, inner):
-        each.serve()
-    (directory / "file").touch()
-    (directory / "dangling").symlink_to("nowhere")
-    (directory / "link").symlink_to("folder/inner.sock")
-    await kubelet.start()
-    left = {os.fspath(each.relative_to(directory)) for each in directory.rglob("*")}
-    for each in (plugin, inner):
-        await each.close()
-    for name in ("file", "dangling"):
-        (directory / name).unlink(missing_ok=True)
-    return {
-        "sockets": sorted(left & {"plugin.sock", "link"}),
-        "others": sorted(left & {"file", "dangling", "folder", "folder/inner.sock"}),
-    }
-
-
-@row(
-    "2",
-    {
-        "killed": [],
-        "start": [[("delete", "SOCKET"), ("delete", "kubelet.sock")], ("create", "kubelet.sock")],
-        "list": [("create", ".NUMBER"), ("moved to", CHECKPOINT)],
-        "stopped": [],
-    },
-    alone=True,
-)
-async def what_a_watcher_of_the_directory_hears(kubelet: Kubelet) -> object:
-    """Nothing of the end of a kubelet, which leaves its socket behind, be it killed or told to stop. A start removes
-    the sockets and then makes its own. Each list writes the checkpoint, by a file with a dot that is renamed."""
-    async with probe(kubelet.directory, "probe.test/ear", devices("a")) as plugin:
-
-        def heard(ear: Ear) -> list[tuple[str, str]]:
-            names = {plugin.socket: "SOCKET"}
-            return [(what, names.get(name, ".NUMBER" if name[0] == "." else name)) for what, name in ear.heard()]
-
-        await kubelet.until_counts(plugin.resource, (1, 1))
-        seen: dict[str, object] = {}
-        with listening(kubelet.directory) as ear:
-            await kubelet.kill()
-            seen["killed"] = heard(ear)
-            await kubelet.start()
-            *deleted, created = [each for each in heard(ear) if each[1] in ("SOCKET", "kubelet.sock")]
-            seen["start"] = [sorted(deleted), created]
-            await back(plugin)
-            await kubelet.until_counts(plugin.resource, (1, 1))
-            heard(ear)
-            plugin.send(devices("ab"))
-            await kubelet.until_counts(plugin.resource, (2, 2))
-            seen["list"] = heard(ear)
-            await kubelet.stop()
-            seen["stopped"] = [each for each in heard(ear) if each[1] == "kubelet.sock"]
-            await kubelet.start()
-    return seen

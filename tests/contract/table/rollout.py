@@ -1,4 +1,4 @@
-"""Two instances of a plugin, one taking over from the other (spec/kubelet.md 16, 41 to 43)."""
+"""Two instances of a plugin, one taking over from the other."""
 
 from __future__ import annotations
 
