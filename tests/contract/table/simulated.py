@@ -184,7 +184,7 @@ def _seen(pod: Pod) -> PodSeen:
 @asynccontextmanager
 async def simulated(root: Path, version: Version) -> AsyncIterator[Simulated]:
     """A kubelet of this version that runs, with its dial-back and its grace period cut short."""
-    traits = Traits(version=version, dial_timeout=1.5, grace=0.5)
+    traits = Traits(version=version, dial_timeout=1.5, grace=2.0)
     token = trio.lowlevel.current_trio_token()
     under: list[Simulated] = []
 
