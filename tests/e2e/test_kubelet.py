@@ -11,8 +11,16 @@ import pytest
 from tests.e2e.node import GPU, Node, reason
 from tests.e2e.owners import GPUS, owner, with_pods
 from tests.e2e.settings import Setting
+from tests.e2e.versions import EVERY_KUBELET, OLD_KUBELET
 from tests.e2e.world import HOSTNAME
 
+SHARED = """
+version: v1
+sharing:
+  timeSlicing:
+    resources:
+    - {name: nvidia.com/gpu, replicas: 2}
+"""
 REGISTERED = "Got registration request from device plugin"
 """In the kubelet's log: unlike the agent's, which folds what comes again and again, it has a line for each."""
 
@@ -40,6 +48,7 @@ async def test_a_kubelet_restarted_again_and_again_finds_every_gpu_with_its_pod(
     assert len(node.kubelet.log.find(REGISTERED, since=mark)) == times
 
 
+@EVERY_KUBELET
 async def test_a_kubelet_killed_while_a_pod_comes_gives_it_gpus_of_its_own(node: Node):
     owners = await with_pods(node, one=1)
     mark = owners.agent.log.mark()
@@ -53,6 +62,7 @@ async def test_a_kubelet_killed_while_a_pod_comes_gives_it_gpus_of_its_own(node:
     await owners.add("rest", 1)
 
 
+@EVERY_KUBELET
 async def test_a_kubelet_that_restarts_before_a_silent_api_server_forgets_nobody(node: Node):
     owners = await with_pods(node, one=1, two=2)
     node.apiserver.pause()
@@ -83,6 +93,7 @@ def of_another_checksum(node: Node) -> None:
     node.checkpoint.write_text(json.dumps(content | {"Checksum": content["Checksum"] + 1}))
 
 
+@EVERY_KUBELET
 @pytest.mark.parametrize("spoil", [deleted, truncated, emptied, of_another_checksum])
 async def test_a_kubelet_that_lost_its_checkpoint_gives_no_gpu_of_a_running_pod_away(
     node: Node, spoil: Callable[[Node], None]
@@ -132,6 +143,7 @@ async def test_a_checkpoint_deleted_under_a_running_kubelet_is_written_again(nod
     await owners.add("rest", 1)
 
 
+@EVERY_KUBELET
 async def test_a_pod_deleted_by_force_while_the_kubelet_is_down_frees_its_gpus(node: Node):
     """What it left is an orphan: the kubelet ends it when it is back."""
     owners = await with_pods(node, two=2, one=1)
@@ -161,3 +173,19 @@ async def test_a_node_object_deleted_and_made_again_has_its_gpus(node: Node):
     await node.resource(GPU, allocatable=GPUS, capacity=GPUS)
     await owners.listed()
     await owners.add("rest", 2)
+
+
+@OLD_KUBELET
+async def test_a_checkpoint_that_goes_stale_holds_nothing(node: Node):
+    """Up to 1.33 the kubelet forgets a pod that ended only at its next Allocate: no list makes it write its file."""
+    owners = await with_pods(node, two=2)
+    gpus = owners.gpus()
+    mark = owners.agent.log.mark()
+    del owners.pods["two"]
+    await node.delete_pod("two")
+    owners.agent.write_config(SHARED)
+    await owners.agent.event("hold.ended", since=mark, pod="default/two")
+    await node.resource(GPU, allocatable=2 * GPUS, capacity=2 * GPUS)
+    assert all(gpu in node.checkpoint.read_text() for gpu in gpus)
+    await node.run_pod("shares", {GPU: 2 * GPUS})
+    assert (await owner(node, "shares")).gpus > gpus
