@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import trio
@@ -118,6 +119,14 @@ class Agent:
         assert status == 200, body
         document: Document = json.loads(body)
         return document
+
+    async def answers(self, *, within: float = PATIENCE) -> Document:
+        """Wait until its admin socket is served, which it is a moment after the kubelet has the first list."""
+        with trio.fail_after(within):
+            while True:
+                with suppress(NoAgent):
+                    return await self.state()
+                await trio.sleep(0.05)  # a socket that nobody serves yet tells nothing
 
     async def inject(self, *words: str) -> None:
         """As the command does: ``inject("clear", "gpu=3", "reason=mended")``."""
