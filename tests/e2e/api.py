@@ -126,15 +126,9 @@ class Api:
         return True
 
     @asynccontextmanager
-    async def watch(
-        self, kind: str, name: str = "", *, namespace: str = "default", after: str = ""
-    ) -> AsyncIterator[Watch]:
-        """Iterate over what it yields: (ADDED | MODIFIED | DELETED, object), first of what is there. Raises Away.
-
-        ``after``: a resourceVersion; then it begins with what happened since.
-        """
+    async def watch(self, kind: str, name: str = "", *, namespace: str = "default") -> AsyncIterator[Watch]:
+        """Iterate over what it yields: (ADDED | MODIFIED | DELETED, object), first of what is there. Raises Away."""
         query = {"watch": "1"} | ({"fieldSelector": f"metadata.name={name}"} if name else {})
-        query |= {"resourceVersion": after} if after else {}
         path = f"{path_of(kind, namespace=namespace)}?{urlencode(query)}"
         async with self._asked("GET", path, None, "") as answer:
             if answer.status >= 400:
