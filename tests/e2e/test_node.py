@@ -80,14 +80,14 @@ async def test_a_bundle_has_all_that_explains_a_failure(node: Node, tmp_path: Pa
     for part in node.parts:
         assert (folder / "log" / part.name).exists()
     kept = (folder / agent.folder.name / "log").read_text()
-    assert '"agent.settled"' in kept
+    assert '"agent.started"' in kept
     assert agent.log.text().startswith(kept)  # it goes on
     for name in ("journal", "state", "config"):
         assert (folder / agent.folder.name / name).exists()
     assert "nvidia.com/gpu" in (folder / "kubelet_internal_checkpoint").read_text()
     (pod,) = json.loads((folder / "pods.json").read_text())
     assert pod["metadata"]["name"] == "one"
-    assert [each.name.split("_")[:2] for each in (folder / "pods").iterdir()] == [["default", "one"]]
+    assert any(each.name.startswith("default_one_") for each in (folder / "pods").iterdir())  # among earlier ones
     assert {"nodes.json", "events.json", "parts.json", "kubelet.json"} <= {each.name for each in folder.iterdir()}
 
 
