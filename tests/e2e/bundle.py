@@ -21,11 +21,10 @@ _KINDS = ("Pod", "Node", "Event", "ConfigMap", "DaemonSet")
 async def keep(node: Node, test: str, home: Path) -> Path:
     """Write the bundle of a node into a new folder of ``home``, and return that."""
     folder = _new_folder(home, re.sub(r"[^\w.-]+", "_", test).strip("_"))
-    shutil.copytree(node.folder / "log", folder / "log")
-    with suppress(shutil.Error):  # the logs of a pod that goes meanwhile; all others are copied
-        shutil.copytree(node.path("/var/log/pods"), folder / "pods")
-    for agent in node.agents:
-        shutil.copytree(agent.folder, folder / agent.folder.name, ignore=_no_sockets)
+    agents = {agent.folder: agent.folder.name for agent in node.agents}
+    for source, name in ({node.folder / "log": "log", node.path("/var/log/pods"): "pods"} | agents).items():
+        with suppress(shutil.Error):  # a file that goes meanwhile; all others are copied
+            shutil.copytree(source, folder / name, ignore=_no_sockets)
     for file in (node.checkpoint, node.folder / "kubelet.json"):
         with suppress(FileNotFoundError):
             shutil.copy(file, folder)
@@ -42,8 +41,9 @@ async def keep(node: Node, test: str, home: Path) -> Path:
 
 def _new_folder(home: Path, name: str) -> Path:
     home.mkdir(parents=True, exist_ok=True)
-    for old in sorted(home.iterdir(), key=lambda each: each.stat().st_mtime)[: -KEPT + 1]:
-        shutil.rmtree(old, ignore_errors=True)
+    with suppress(FileNotFoundError):  # the other lane removes them as well
+        for old in sorted(home.iterdir(), key=lambda each: each.stat().st_mtime)[: -KEPT + 1]:
+            shutil.rmtree(old, ignore_errors=True)
     number = 1
     while (folder := home / f"{name}-{number}").exists():
         number += 1

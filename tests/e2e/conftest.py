@@ -7,6 +7,7 @@ Fixtures are not async, so that a node outlives a test's event loop and a failur
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
@@ -84,7 +85,9 @@ class Shared:
     def fail(self, exc: BaseException) -> None:
         """Keep a bundle and end the node, so that the next test gets a new one."""
         if self.node is not None:
-            exc.add_note(f"everything of the node: {_keep(self.node, f'node {self.version}')}")
+            folder = _keep(self.node, f"node {self.version}")
+            (folder / "why").write_text("".join(traceback.format_exception(exc)))
+            exc.add_note(f"everything of the node: {folder}")
         self.close()
 
     def close(self) -> None:
