@@ -84,11 +84,13 @@ class Shared:
 
     def fail(self, exc: BaseException) -> None:
         """Keep a bundle and end the node, so that the next test gets a new one."""
-        if self.node is not None:
-            folder = _keep(self.node, f"node {self.version}")
-            (folder / "why").write_text("".join(traceback.format_exception(exc)))
-            exc.add_note(f"everything of the node: {folder}")
-        self.close()
+        try:
+            if self.node is not None:
+                folder = _keep(self.node, f"node {self.version}")
+                (folder / "why").write_text("".join(traceback.format_exception(exc)))
+                exc.add_note(f"everything of the node: {folder}")
+        finally:
+            self.close()
 
     def close(self) -> None:
         if self.node is not None:
