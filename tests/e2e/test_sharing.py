@@ -6,7 +6,9 @@ node has what the config says.
 
 from __future__ import annotations
 
+import shutil
 import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -149,6 +151,10 @@ def by_product(*, a100: str, shares: dict[str, int], more: str = "") -> str:
 BEFORE = by_product(a100=A100, shares={L4: 4})
 AFTER = by_product(a100=BIG, shares={L4: 2, H100: 2}, more='select: {exclude: {products: ["*T4*"]}}\n')
 """H100 shared, A100 under another name, fewer shares of the L4, no T4."""
+WITH_PODS = {"h100": (2, 5), "a100": (0, 1), "big": (1, 1), "l4": (2, 4), "t4": (0, 1)}
+"""(allocatable, capacity) then, while pods have one H100, one A100, all shares of the L4 and one T4."""
+FORGOTTEN = WITH_PODS | {"a100": (0, 0), "t4": (0, 0)}
+"""The same where the agent does not know that it once served a name: it may be that of another plugin."""
 
 
 def on_one_numa_node(gpus: Gpus) -> None:
@@ -169,11 +175,26 @@ def pod_with(*resources: str, shares: int = 1) -> Object:
     return {"containers": containers}
 
 
-async def killed_together_in_silence(node: Node, agent: Agent) -> None:
+def edited_while_alive(agent: Agent) -> None:
+    """What was asked for has long been so when they die."""
+
+
+def edited_while_dead(agent: Agent) -> None:
+    agent.write_config(AFTER)
+
+
+def edited_while_dead_and_forgotten(agent: Agent) -> None:
+    """The kubelet's checkpoint alone says who has what."""
+    agent.write_config(AFTER)
+    shutil.rmtree(agent.state_dir)
+
+
+async def killed_together_in_silence(node: Node, agent: Agent, meanwhile: Callable[[Agent], None]) -> None:
     """The agent and the kubelet end and start while the API server answers nothing; then it answers again."""
     node.apiserver.pause()
     await agent.kill()
     await node.kubelet.kill()
+    meanwhile(agent)
     agent.start()
     node.kubelet.start()
     for name, number in {H100: 2, L4: 2, BIG: 1}.items():
@@ -182,8 +203,18 @@ async def killed_together_in_silence(node: Node, agent: Agent) -> None:
     await node.ready()
 
 
-@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
-async def test_nothing_is_given_twice_after_agent_and_kubelet_died_under_a_silent_api_server(node: Node, policy: str):
+@pytest.mark.parametrize(
+    ("policy", "meanwhile", "then"),
+    [
+        ("best-effort", edited_while_alive, WITH_PODS),
+        ("restricted", edited_while_dead, WITH_PODS),
+        ("single-numa-node", edited_while_dead_and_forgotten, FORGOTTEN),
+    ],
+    ids=["best-effort, edited before", "restricted, edited meanwhile", "single-numa-node, without its state"],
+)
+async def test_nothing_is_given_twice_after_agent_and_kubelet_died_under_a_silent_api_server(
+    node: Node, policy: str, meanwhile: Callable[[Agent], None], then: dict[str, tuple[int, int]]
+):
     await node.kubelet.restart(signal.SIGKILL, topologyManagerPolicy=policy)
     gpus = await node.start_gpus(PRODUCTS)
     on_one_numa_node(gpus)
@@ -192,13 +223,14 @@ async def test_nothing_is_given_twice_after_agent_and_kubelet_died_under_a_silen
     async with witnessed(node, H100, A100, L4, T4, BIG) as witness:
         await node.run_pod("one", **pod_with(H100, L4, shares=4))
         await node.run_pod("other", **pod_with(A100, T4))
-        agent.write_config(AFTER)
-        await counts(node, h100=(2, 5), a100=(0, 1), big=(1, 1), l4=(2, 4), t4=(0, 1))
+        if meanwhile is edited_while_alive:
+            agent.write_config(AFTER)
+            await counts(node, **WITH_PODS)
         await witness.look()
         before = witness.processes
         assert {pod: len(mains) for pod, mains in before.items()} == {"one": 2, "other": 2}
-        await killed_together_in_silence(node, agent)
-        await counts(node, h100=(2, 5), a100=(0, 1), big=(1, 1), l4=(2, 4), t4=(0, 1))
+        await killed_together_in_silence(node, agent, meanwhile)
+        await counts(node, **then)
         await node.running("one")
         await node.running("other")
         await witness.look()
