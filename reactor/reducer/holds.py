@@ -320,4 +320,9 @@ def _gpu_of(one: DeviceId) -> GpuUuid | None:
 
 
 def _with(state: State, holds: Holds) -> State:
-    return state if holds == state.holds else replace(state, holds=holds)
+    """These holds. An id that was refused because its pod had been forgotten is free with the end of that."""
+    if holds == state.holds:
+        return state
+    ended = {key for key in state.refused if key not in holds and key in state.holds and state.holds[key].suspended}
+    refused = {key: why for key, why in state.refused.items() if key not in ended} if ended else state.refused
+    return replace(state, holds=holds, refused=refused)

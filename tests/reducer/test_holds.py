@@ -359,6 +359,18 @@ def test_a_pod_that_ended_while_the_kubelet_was_down_is_freed_by_its_new_books()
     assert not world.held()
 
 
+def test_a_forgotten_pods_id_that_was_refused_is_free_as_soon_as_the_pod_is_gone() -> None:
+    world = running(WHOLE_A)
+    world.kubelet(2)
+    world.tell(e.CheckpointFailed(error="no such file", missing=True))
+    world.tell(e.Refused(resource=GPU, ids=(WHOLE_A,), message="pod default/job has it", faulty=(WHOLE_A,), took=0.0))
+    world.tell(e.PodsListed(pods=(BARE,), asked_at=world.now))
+    assert world.listed() == {WHOLE_A: False, WHOLE_B: True}
+    world.tell(e.PodsListed(pods=(), asked_at=world.now + 1), after=1.0)
+    world.tell(e.PodsListed(pods=(), asked_at=world.now + 3), after=3.0)
+    assert world.listed() == {WHOLE_A: True, WHOLE_B: True}
+
+
 def test_a_share_that_the_kubelet_has_forgotten_leaves_the_others_free() -> None:
     world = running(share(A, 0), replicas=2)
     world.kubelet(2)
