@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.node import GPU, Node, reason
+from tests.e2e.api import Object
+from tests.e2e.node import GPU, Node, phase, reason
 from tests.e2e.owners import GPUS, owner, with_pods
 from tests.e2e.settings import Setting
 from tests.e2e.versions import EVERY_KUBELET, OLD_KUBELET
@@ -189,3 +191,32 @@ async def test_a_checkpoint_that_goes_stale_holds_nothing(node: Node):
     assert all(gpu in node.checkpoint.read_text() for gpu in gpus)
     await node.run_pod("shares", {GPU: 2 * GPUS})
     assert (await owner(node, "shares")).gpus > gpus
+
+
+async def test_a_container_of_a_forgotten_pod_that_starts_again_gets_gpus_that_nobody_has(node: Node):
+    """The kubelet knows of no answer to reuse, so it asks for others. What another container of the pod may still use
+    stays kept.
+    """
+    owners = await with_pods(node)
+    await node.run_pod("two", {GPU: 2}, restartPolicy="Always")
+    before = await owner(node, "two")
+    await owners.agent.event("hold.begun", count=2)
+    await node.kubelet.stop()
+    deleted(node)
+    node.kubelet.start()
+    await listed_again(node, node.kubelet.begun)
+    os.kill(before.pid, signal.SIGKILL)
+    await before.ended()
+    await node.pod("two", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] and ready(pod))
+    after = await owner(node, "two")
+    assert after.gpus.isdisjoint(before.gpus)
+    await node.create_pod("next", {GPU: 1})
+    refused = await node.pod("next", lambda pod: phase(pod) == "Failed")
+    assert "pod default/two has it" in reason(refused)
+    await node.delete_pod("two")
+    await owners.known()
+    await owners.add("all", GPUS)
+
+
+def ready(pod: Object) -> bool:
+    return all(each["ready"] for each in pod["status"]["containerStatuses"])
