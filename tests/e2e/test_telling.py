@@ -63,7 +63,9 @@ async def test_each_pod_is_told_its_gpu_in_the_way_that_was_asked_for_when_it_be
     again = await node.inside("by-index")
     assert (again.pid, again.environment[VISIBLE]) == (by_index.pid, index[first])
     assert len({first, second, third, fourth}) == 4
-    assert len(agent.log.of("devices.advertised")) == 1
+    _, *lists = agent.log.of("devices.advertised")
+    # One may be sent again, unchanged, to hear what became of the pods of a test before this one.
+    assert not any(line[what] for line in lists for what in ("added", "removed", "turned"))
 
 
 async def test_a_container_with_two_resources_is_told_of_both_by_mounts(node: Node):
