@@ -27,7 +27,7 @@ _failed = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--lane", choices=LANES, help="of the two halves that python -m tests.e2e runs side by side")
+    parser.addoption("--lane", choices=list(LANES), help="of the two halves that python -m tests.e2e runs side by side")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _lane(item: pytest.Item) -> str:
     values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
-    return LANES[0] if LANES[0] in values else LANES[1]
+    return next((lane for lane, own in LANES.items() if any(each in own for each in values)), list(LANES)[-1])
 
 
 def pytest_configure(config: pytest.Config) -> None:
