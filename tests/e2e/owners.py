@@ -99,6 +99,7 @@ class Owners:
 async def with_pods(node: Node, **pods: int) -> Owners:
     """An agent over four GPUs, and pods that have so many of them."""
     agent = await node.start_agent(f"{GPUS}xH100")
+    await agent.event("agent.settled")
     await node.resource(GPU, allocatable=GPUS, capacity=GPUS)
     owners = Owners(node, agent)
     await owners.known()  # what the pods of the test before had is free

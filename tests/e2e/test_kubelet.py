@@ -199,8 +199,8 @@ async def test_a_container_of_a_forgotten_pod_that_starts_again_gets_gpus_that_n
     """
     owners = await with_pods(node)
     await node.run_pod("two", {GPU: 2}, restartPolicy="Always")
-    before = await owner(node, "two")
-    await owners.agent.event("hold.begun", count=2)
+    owners.pods["two"] = before = await owner(node, "two")
+    await owners.known()
     await node.kubelet.stop()
     deleted(node)
     node.kubelet.start()
@@ -213,6 +213,7 @@ async def test_a_container_of_a_forgotten_pod_that_starts_again_gets_gpus_that_n
     await node.create_pod("next", {GPU: 1})
     refused = await node.pod("next", lambda pod: phase(pod) == "Failed")
     assert "pod default/two has it" in reason(refused)
+    del owners.pods["two"]
     await node.delete_pod("two")
     await owners.known()
     await owners.add("all", GPUS)
