@@ -46,13 +46,17 @@ bench: $(STAMP)  ## medians and spreads beside a bare grpcio plugin
 image: $(STAMP)  ## the agent's image on a Debian base, as an archive; prints its path (needs root, buildah, mmdebstrap)
 	@$(BIN)/python -m tests.e2e.image
 
-.PHONY: node node-demo e2e e2e-full
+.PHONY: node node-demo bench-node e2e e2e-full
 node: $(STAMP)  ## build the parts of real Kubernetes nodes into .node, once (needs Go; see docs/real-node.md)
 	@$(BIN)/python -m tests.e2e.build
 
 node-demo: $(STAMP)  ## the agent on a real Kubernetes node, a story on this terminal (needs root; Go, the first time)
 	@$(BIN)/python -m tests.e2e.build 1.37
 	@$(BIN)/python -m tests.e2e.demo 1.37
+
+bench-node: $(STAMP)  ## what the agent takes on a real node, beside a careless plugin there (needs root; Go, the first time)
+	@$(BIN)/python -m tests.e2e.build 1.37
+	@$(BIN)/python -m tests.e2e.bench
 
 e2e: node  ## the agent on real nodes (needs root); all but what only waits for minutes
 	@$(BIN)/python -m tests.e2e -m "not long"
