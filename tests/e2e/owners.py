@@ -82,7 +82,7 @@ class Owners:
 
     async def known(self, *, within: float = PATIENCE) -> None:
         """Wait until the agent knows of every pod with its GPUs, and of no other any more. It tells of changes only."""
-        held: set[str] = set()
+        held = {"not asked yet"}
         with trio.move_on_after(within):
             while held != self.gpus():
                 await trio.sleep(0.05)
