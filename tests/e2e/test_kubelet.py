@@ -140,6 +140,7 @@ async def test_a_checkpoint_deleted_under_a_running_kubelet_is_written_again(nod
     mark = node.kubelet.log.mark()
     owners.agent.start()
     await listed_again(node, mark)
+    await node.kubelet.log.until("Checkpoint file written", since=mark)
     await restarted(node, signal.SIGKILL)
     await owners.listed()
     await owners.add("rest", 1)
