@@ -76,6 +76,7 @@ class Plugin:
                     await asyncio.sleep(0.001)
                 for _ in range(5):  # handlers that were cancelled get to their end
                     await asyncio.sleep(0)
+            self.desk.settle()  # what is put off for a moment is told
             return await living()
 
         tasks = self.run(rest())
