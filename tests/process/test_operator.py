@@ -51,7 +51,7 @@ async def test_an_injected_fault_takes_the_way_of_a_real_one(node: Node) -> None
     """HLT-29"""
     agent = await node.start("--allow-inject")
     await node.seen.until("listed", resource=GPU, healthy=2)
-    await agent.settled()
+    await agent.state()
     code, said = await command(node, "inject", "xid=79", "gpu=1")
     assert (code, "XidReported" in said) == (0, True)
     await node.seen.until("listed", resource=GPU, healthy=1, unhealthy=1)
