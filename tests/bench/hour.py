@@ -72,6 +72,7 @@ class _Hour:
         self._replicas = 2
         self._names = names
         self._ids = cycle(names)
+        self._granted: set[str] = set()
 
     def play(self) -> None:
         """All of it in one shuffled order; at the end every GPU is here and healthy, and cut in two."""
@@ -79,7 +80,7 @@ class _Hour:
         self._chance.shuffle(words)
         does = {
             "harmless": lambda: self._agent.hardware.do("xid", self._any(), self._chance.choice(HARMLESS)),
-            "granted": lambda: self._kubelet.allocate(allocate_request(next(self._ids))),
+            "granted": self._grant,
             "preferred": lambda: self._kubelet.prefer(prefer_request(self._names, 4)),
             "read": self._agent.hang_up,
             "touched": lambda: self._agent.swap(SHARED.format(self._replicas)),
@@ -99,6 +100,11 @@ class _Hour:
     def _until(self, count: int) -> None:
         if healthy(self._kubelet.newest) != count:
             self._kubelet.await_healthy(count)
+
+    def _grant(self) -> None:
+        one = next(self._ids)
+        self._kubelet.allocate(allocate_request(one))
+        self._granted.add(one)
 
     def _condemn(self) -> None:
         gpu = self._any()
@@ -125,6 +131,8 @@ class _Hour:
         self._kubelet.forget(quiet=CALM)
 
     def _restart(self) -> None:
+        """A kubelet begins with its books: one that had lost them would be refused what its pods may have."""
         self._kubelet.stop()
+        self._kubelet.write_down(self._granted)
         self._kubelet.start()
         self._kubelet.next_list()

@@ -15,6 +15,7 @@ import grpc
 
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.kubelet._pb import podresources_pb2 as pr
+from tests.bench.floor import RESOURCE
 
 # Without a pool of its own a channel may be given the connection of an earlier one to the same path.
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
@@ -37,7 +38,12 @@ class Kubelet:
         self.streams = 0
         """How many streams were opened in all."""
         self.newest = b""
-        checkpoint = {"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 0}
+        self.write_down(())
+
+    def write_down(self, held: Iterable[str]) -> None:
+        """Write the checkpoint: one pod holds these ids."""
+        entry = {"PodUID": "pod", "ContainerName": "main", "ResourceName": RESOURCE, "DeviceIDs": {"-1": sorted(held)}}
+        checkpoint = {"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}, "Checksum": 0}
         (self.directory / "kubelet_internal_checkpoint").write_text(json.dumps(checkpoint))
 
     def start(self) -> int:
