@@ -390,6 +390,8 @@ class PodsListFailed(Fact, frozen=True, kw_only=True):
 
 class CheckpointRead(Fact, frozen=True, kw_only=True):
     entries: tuple[CheckpointEntry, ...]
+    resources: frozenset[ResourceName] = frozenset()
+    """Those that the kubelet knows by it, whether or not anybody has an id of them."""
     asked_at: float
 
 

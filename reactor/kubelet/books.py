@@ -13,7 +13,7 @@ from reactor.aio import Door
 from reactor.kubelet import calls
 from reactor.kubelet._pb import podresources_pb2 as pb
 from reactor.model.errors import Refused, Transient
-from reactor.model.hold import CheckpointEntry, PodDevices, PodRef
+from reactor.model.hold import Checkpoint, CheckpointEntry, PodDevices, PodRef
 from reactor.model.ids import DeviceId, ResourceName
 
 
@@ -39,7 +39,7 @@ def merge_pods(reply: pb.ListPodResourcesResponse) -> tuple[PodDevices, ...]:
     )
 
 
-async def read_checkpoint(path: Path) -> tuple[CheckpointEntry, ...]:
+async def read_checkpoint(path: Path) -> Checkpoint:
     """Read the checkpoint file. Transient if it cannot be read (its cause tells whether it is missing)."""
     try:
         data = await trio.Path(path).read_bytes()
@@ -51,8 +51,10 @@ async def read_checkpoint(path: Path) -> tuple[CheckpointEntry, ...]:
         raise Refused(f"the kubelet's checkpoint {path}: {exc}") from exc
 
 
-def parse_checkpoint(data: bytes) -> tuple[CheckpointEntry, ...]:
-    """The allocations in a checkpoint. Its checksum is left to the kubelet: any change of its own format breaks that.
+def parse_checkpoint(data: bytes) -> Checkpoint:
+    """The allocations in a checkpoint, and the resources that it names.
+
+    Its checksum is left to the kubelet: any change of its own format breaks that.
 
     Up to 1.19 the ids of an entry were a plain list; later they are keyed by NUMA node, "-1" for none.
     """
@@ -60,14 +62,13 @@ def parse_checkpoint(data: bytes) -> tuple[CheckpointEntry, ...]:
         document: object = json.loads(data)
     except (ValueError, RecursionError) as exc:
         raise Refused(f"not JSON: {exc}") from exc
-    content = _member(_mapping(document, "the document"), "Data", "the document")
-    entries = _mapping(content, "Data").get("PodDeviceEntries")
-    if entries is None:
-        return ()
+    content = _mapping(_member(_mapping(document, "the document"), "Data", "the document"), "Data")
+    entries, registered = content.get("PodDeviceEntries"), content.get("RegisteredDevices")
     found: list[CheckpointEntry] = []
-    for index, entry in enumerate(_sequence(entries, "PodDeviceEntries")):
+    for index, entry in enumerate([] if entries is None else _sequence(entries, "PodDeviceEntries")):
         found.extend(_entry(_mapping(entry, f"PodDeviceEntries[{index}]"), f"PodDeviceEntries[{index}]"))
-    return tuple(found)
+    resources = registered if isinstance(registered, dict) else {}
+    return Checkpoint(entries=tuple(found), resources=frozenset(ResourceName(name) for name in resources))
 
 
 def _entry(entry: dict[str, object], where: str) -> Iterator[CheckpointEntry]:

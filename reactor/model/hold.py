@@ -80,3 +80,9 @@ class CheckpointEntry(Struct, frozen=True, kw_only=True):
     resource: ResourceName
     id: DeviceId
     numa: tuple[int, ...] = ()
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True):
+    entries: tuple[CheckpointEntry, ...]
+    resources: frozenset[ResourceName] = frozenset()
+    """Resources that the kubelet knows: a kubelet that reads its file again names them before any plugin is back."""

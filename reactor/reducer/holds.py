@@ -166,7 +166,7 @@ def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
             shown = replace(shown, pod_uid=uid, in_checkpoint=proven, suspended=False)
         holds[key] = shown
     _name_pods(holds, seen)
-    lost = _lost(state, holds, seen)
+    lost = _lost(state, holds, seen, fact.resources)
     for key in [key for key in holds if key not in seen]:
         hold = replace(holds[key], suspended=True) if key in lost else holds[key]
         if _ended(state, hold, fact.asked_at):
@@ -222,14 +222,18 @@ def _ended(state: State, hold: Hold, asked_at: float) -> bool:
     return hold.pod is None or hold.pod not in state.books.pods
 
 
-def _lost(state: State, holds: Holds, seen: Mapping[HoldKey, object]) -> frozenset[HoldKey]:
+def _lost(
+    state: State, holds: Holds, seen: Mapping[HoldKey, object], resources: frozenset[ResourceName]
+) -> frozenset[HoldKey]:
     """Ids that the kubelet forgot: its books had them in its life before, and the first ones of this life lack them.
 
+    If these know the resource, which cannot have registered in this life yet, they are the old ones continued, and the
+    id was freed.
     A file that it does not trust, for its checksum, it passes over without a word and then writes anew: neither this
     life's List nor a checkpoint of its own has ever had the id, and its pod is listed.
     """
     if state.books.checkpoint_life not in (-1, state.kubelet.life):
-        return state.books.checkpoint_ids - seen.keys()
+        return frozenset(key for key in state.books.checkpoint_ids if key not in seen and key.resource not in resources)
     pods = state.books.pods
     return frozenset(
         key

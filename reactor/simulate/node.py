@@ -24,7 +24,7 @@ from reactor.kubelet.books import parse_checkpoint
 from reactor.kubelet.desk import Desk
 from reactor.model.condition import Policy
 from reactor.model.errors import Transient
-from reactor.model.hold import CheckpointEntry
+from reactor.model.hold import Checkpoint
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, device_id
 from reactor.model.kubelet import Registration, SocketIdentity
 from reactor.nvml import Nvml
@@ -287,7 +287,7 @@ class _Agent:
             raise Transient(self.node.disk_fails)
         self.node.disk = data
 
-    async def _checkpoint(self) -> tuple[CheckpointEntry, ...]:
+    async def _checkpoint(self) -> Checkpoint:
         await trio.lowlevel.checkpoint()
         data = self.node.kubelet.checkpoint()
         if data is None:

@@ -14,7 +14,7 @@ import trio
 
 from reactor.events import CheckpointFailed, CheckpointRead, Fact, PodsListed, PodsListFailed
 from reactor.model.errors import Refused, Transient
-from reactor.model.hold import CheckpointEntry, PodDevices
+from reactor.model.hold import Checkpoint, PodDevices
 from reactor.state import State
 
 Until = Callable[[Callable[[State], bool]], Awaitable[State]]
@@ -29,7 +29,7 @@ class PodResourcesSource:
     def __init__(
         self,
         read_list: Callable[[], Awaitable[tuple[PodDevices, ...]]],
-        read_checkpoint: Callable[[], Awaitable[tuple[CheckpointEntry, ...]]],
+        read_checkpoint: Callable[[], Awaitable[Checkpoint]],
         *,
         publish: Callable[[Fact], object],
         until: Until,
@@ -85,9 +85,9 @@ class PodResourcesSource:
     async def _checkpoint(self) -> None:
         asked_at = trio.current_time()
         try:
-            entries = await self._read_checkpoint()
+            checkpoint = await self._read_checkpoint()
         except (Transient, Refused) as exc:
             missing = isinstance(exc.__cause__, FileNotFoundError)
             self._publish(CheckpointFailed(error=str(exc), missing=missing))
         else:
-            self._publish(CheckpointRead(entries=entries, asked_at=asked_at))
+            self._publish(CheckpointRead(entries=checkpoint.entries, resources=checkpoint.resources, asked_at=asked_at))

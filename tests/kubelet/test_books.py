@@ -14,6 +14,8 @@ from reactor.kubelet.books import merge_pods, parse_checkpoint, read_checkpoint
 from reactor.model.errors import Refused, Transient
 from reactor.model.hold import CheckpointEntry, PodRef
 
+ENTRY = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs")
+
 
 def _checkpoint(*entries: object) -> bytes:
     return json.dumps({"Data": {"PodDeviceEntries": list(entries), "RegisteredDevices": {}}, "Checksum": 7}).encode()
@@ -24,7 +26,7 @@ def _entry(ids: object, *, uid: str = "u1", container: str = "c", resource: str 
 
 
 def test_ids_are_read_with_the_numa_node_they_are_keyed_by() -> None:
-    read = parse_checkpoint(_checkpoint(_entry({"-1": ["a"], "1": ["b"], "0": ["b"]})))
+    read = parse_checkpoint(_checkpoint(_entry({"-1": ["a"], "1": ["b"], "0": ["b"]}))).entries
     assert [(one.id, one.numa, one.pod_uid, one.container, one.resource) for one in read] == [
         ("a", (), "u1", "c", "nvidia.com/gpu"),
         ("b", (0, 1), "u1", "c", "nvidia.com/gpu"),
@@ -32,22 +34,31 @@ def test_ids_are_read_with_the_numa_node_they_are_keyed_by() -> None:
 
 
 def test_an_id_may_stand_in_several_containers_of_a_pod() -> None:
-    read = parse_checkpoint(_checkpoint(_entry({"-1": ["a"]}, container="i"), _entry({"-1": ["a"]})))
+    read = parse_checkpoint(_checkpoint(_entry({"-1": ["a"]}, container="i"), _entry({"-1": ["a"]}))).entries
     assert [one.container for one in read] == ["i", "c"]
 
 
 def test_the_older_plain_list_of_ids_is_read() -> None:
-    assert [one.id for one in parse_checkpoint(_checkpoint(_entry(["a", "b"])))] == ["a", "b"]
+    assert [one.id for one in parse_checkpoint(_checkpoint(_entry(["a", "b"]))).entries] == ["a", "b"]
 
 
 @pytest.mark.parametrize("entries", ["null", "[]"])
 def test_no_entries_is_an_empty_book(entries: str) -> None:
     text = f'{{"Data":{{"PodDeviceEntries":{entries},"RegisteredDevices":{{}}}},"Checksum":1}}'
-    assert parse_checkpoint(text.encode()) == ()
+    assert parse_checkpoint(text.encode()).entries == ()
+
+
+@pytest.mark.parametrize(
+    ("registered", "names"),
+    [('{"nvidia.com/gpu":["a"],"x/y":null}', {"nvidia.com/gpu", "x/y"}), ("null", set()), ("[1]", set())],
+)
+def test_resources_that_the_kubelet_knows_are_told(registered: str, names: set[str]) -> None:
+    text = f'{{"Data":{{"PodDeviceEntries":null,"RegisteredDevices":{registered}}},"Checksum":1}}'
+    assert parse_checkpoint(text.encode()).resources == names
 
 
 def test_entries_without_ids_hold_nothing() -> None:
-    assert parse_checkpoint(_checkpoint(_entry(None), _entry({"-1": None}))) == ()
+    assert parse_checkpoint(_checkpoint(_entry(None), _entry({"-1": None}))).entries == ()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +90,17 @@ def test_a_broken_checkpoint_is_refused_with_the_place(data: bytes, says: str) -
         lambda inner: (
             st.lists(inner, max_size=3)
             | st.dictionaries(
-                st.sampled_from(["Data", "PodDeviceEntries", "PodUID", "ContainerName", "ResourceName", "DeviceIDs"]),
+                st.sampled_from(
+                    [
+                        "Data",
+                        "PodDeviceEntries",
+                        "RegisteredDevices",
+                        "PodUID",
+                        "ContainerName",
+                        "ResourceName",
+                        "DeviceIDs",
+                    ]
+                ),
                 inner,
                 max_size=5,
             )
@@ -93,7 +114,7 @@ def test_any_json_is_read_or_refused(document: object) -> None:
         read = parse_checkpoint(json.dumps(document).encode())
     except Refused:
         return
-    assert all(isinstance(one, CheckpointEntry) for one in read)
+    assert all(isinstance(one, CheckpointEntry) for one in read.entries)
 
 
 async def test_a_missing_checkpoint_is_transient_and_keeps_its_cause(tmp_path: Path) -> None:
@@ -110,7 +131,7 @@ async def test_a_truncated_checkpoint_names_its_file(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=str(path)):
         await read_checkpoint(path)
     path.write_bytes(_checkpoint(_entry({"-1": ["a"]})))
-    assert len(await read_checkpoint(path)) == 1
+    assert len((await read_checkpoint(path)).entries) == 1
 
 
 def _devices(resource: str, device: str, *nodes: int) -> pb.ContainerDevices:

@@ -64,7 +64,7 @@ def may_be_held(world: World) -> set[checks.Id]:
         return held_by_pods(world)
     books = parse_checkpoint(world.kubelet.checkpoint() or b"")
     unclear = {(key.resource, key.id) for key, hold in world.node.state.holds.items() if hold.suspended}
-    return held_by_pods(world) | {(entry.resource, entry.id) for entry in books} | unclear
+    return held_by_pods(world) | {(entry.resource, entry.id) for entry in books.entries} | unclear
 
 
 def expected(world: World, held: set[checks.Id]) -> dict[str, dict[str, bool]]:

@@ -359,6 +359,30 @@ def test_a_pod_that_ended_while_the_kubelet_was_down_is_freed_by_its_new_books()
     assert not world.held()
 
 
+def test_an_id_that_a_new_kubelets_books_lack_was_freed_if_they_know_the_resource() -> None:
+    """Its pod ended, and another plugin's list had the books written, before anybody could look."""
+    world = running(WHOLE_A)
+    world.kubelet(2)
+    world.checkpoint(known=[GPU])
+    assert given(world) == {WHOLE_A, WHOLE_B}
+    world.serve(GPU)
+    world.pods(others=1)
+    world.now += 1.1
+    world.pods(others=1)
+    world.send()
+    world.now += 0.1
+    world.checkpoint(known=[GPU])
+    assert not world.held()
+
+
+def test_an_id_that_a_new_kubelets_books_lack_was_lost_if_they_do_not_know_the_resource() -> None:
+    """The file was gone, and another plugin's list had a new one written, before anybody could look."""
+    world = running(WHOLE_A)
+    world.kubelet(2)
+    world.checkpoint(known=[ResourceName("example.com/nic")])
+    assert given(world) == {WHOLE_B}
+
+
 def test_a_forgotten_pods_id_that_was_refused_is_free_as_soon_as_the_pod_is_gone() -> None:
     world = running(WHOLE_A)
     world.kubelet(2)

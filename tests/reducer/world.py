@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from reactor import events as e
 from reactor import view
 from reactor.model.config import Config, HoldsPolicy, SharedResource, TimeSlicing
@@ -128,9 +130,12 @@ class World:
         shown += [PodDevices(pod=PodRef("other", str(number)), devices=()) for number in range(others)]
         self.tell(e.PodsListed(pods=tuple(shown), asked_at=self.now))
 
-    def checkpoint(self, *ids: DeviceId, uid: str = "uid", resource: ResourceName = GPU) -> None:
+    def checkpoint(
+        self, *ids: DeviceId, uid: str = "uid", resource: ResourceName = GPU, known: Iterable[ResourceName] = ()
+    ) -> None:
+        """``known``: resources that the kubelet knows by its file, ids or not."""
         entries = tuple(CheckpointEntry(pod_uid=uid, container="c", resource=resource, id=one) for one in ids)
-        self.tell(e.CheckpointRead(entries=entries, asked_at=self.now))
+        self.tell(e.CheckpointRead(entries=entries, resources=frozenset(known), asked_at=self.now))
 
     def deadline(self, name: str) -> None:
         """Let the time come that the state asked to be told of."""

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from reactor.events import CheckpointFailed, CheckpointRead, PodsListed, PodsListFailed
 from reactor.model.errors import Refused, Transient
-from reactor.model.hold import CheckpointEntry, PodDevices
+from reactor.model.hold import Checkpoint, PodDevices
 from reactor.model.value import replace
 from reactor.sources.podresources import PodResourcesSource
 from reactor.state import State
@@ -33,11 +33,11 @@ class Books:
             raise self.list_fails
         return ()
 
-    async def read_checkpoint(self) -> tuple[CheckpointEntry, ...]:
+    async def read_checkpoint(self) -> Checkpoint:
         self.asked.append(("checkpoint", trio.current_time()))
         if self.checkpoint_fails is not None:
             raise self.checkpoint_fails
-        return ()
+        return Checkpoint(entries=())
 
     def wants(self, state: State) -> bool:
         return self.waiting

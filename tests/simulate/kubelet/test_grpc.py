@@ -47,7 +47,7 @@ async def test_register_list_allocate_and_what_is_seen_of_it(version):
         assert await one.kubelet.node() == {GPU: (2, 1)}
         (listed,) = await list_pods(one.door, one.kubelet.pod_resources_socket)
         assert (listed.pod.name, listed.devices) == ("p", ((GPU, "a", (0,)),))
-        (entry,) = await read_checkpoint(one.kubelet.directory / "kubelet_internal_checkpoint")
+        (entry,) = (await read_checkpoint(one.kubelet.directory / "kubelet_internal_checkpoint")).entries
         assert (entry.pod_uid, entry.container, entry.id, entry.numa) == (pod.uid, "c", "a", (0,))
         second = await one.kubelet.run_pod("q", {GPU: 1})
         assert "Requested: 1, Available: 0" in second.message
