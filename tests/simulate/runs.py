@@ -60,6 +60,7 @@ class Run:
         self.code = self._process.wait(within)
         self._errors.seek(0)
         self.errors = self._errors.read()
+        print(self.errors)  # whole, where a test fails by them
 
     def left_behind(self) -> list[str]:
         """Files, and processes, of this run that are still there."""
