@@ -115,10 +115,11 @@ class Node:
                 agent.send(signal.SIGKILL)
 
     async def settled(self, *, grace: float = 5.0) -> Agent:
-        """An agent that serves two GPUs."""
+        """An agent that serves two GPUs, and answers at its admin socket."""
         agent = await self.start(grace=str(grace))
         await agent.settled()
         await self.seen.until("listed", resource=GPU, healthy=2)
+        await agent.state()
         return agent
 
     async def allocate(self, name: str, count: int, resource: str = GPU) -> str:

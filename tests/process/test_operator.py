@@ -34,6 +34,7 @@ async def test_status_shows_what_is_served(node: Node) -> None:
     agent = await node.start()
     await node.seen.until("listed", resource=GPU, healthy=8)
     await agent.settled()
+    await agent.state()
     assert await node.allocate("a", 1) == ""
     assert node.admin.stat().st_mode & 0o777 == 0o600
     code, table = await command(node, "status")
