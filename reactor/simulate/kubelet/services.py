@@ -48,12 +48,14 @@ class KillableServer(Server):
         self._sock = sock
         self.live: set[asyncio.Transport] = set()
         self.killed = False
+        self._listens = False
 
     def _protocol_factory(self) -> H2Protocol:
         return _Connection(super()._protocol_factory(), self)
 
     async def listen(self) -> None:
         await self.start(sock=self._sock)
+        self._listens = True
 
     async def kill(self) -> None:
         self.killed = True
@@ -62,7 +64,10 @@ class KillableServer(Server):
         # When its server closes, asyncio (3.11) forgets, open, what it accepted but has not made a connection of yet.
         asyncio.get_running_loop().remove_reader(self._sock)
         await asyncio.sleep(0)
-        self.close()
+        if self._listens:
+            self.close()
+        else:  # its kubelet was ended while it began
+            self._sock.close()
 
 
 class Mute(asyncio.Protocol):

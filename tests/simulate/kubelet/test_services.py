@@ -36,3 +36,15 @@ def test_a_connection_that_is_being_accepted_ends_with_the_server(turns: int) ->
                     pass
             except ConnectionResetError:
                 pass
+
+
+def test_a_server_can_be_killed_before_it_listens() -> None:
+    """A signal may end the kubelet while it begins."""
+
+    async def make_and_kill(sock: socket.socket) -> None:
+        await KillableServer([], sock).kill()
+
+    with tempfile.TemporaryDirectory(prefix="gr-") as root:
+        sock = listen(Path(root) / "s.sock")
+        asyncio.run(make_and_kill(sock))
+        assert sock.fileno() == -1
