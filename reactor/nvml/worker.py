@@ -57,7 +57,7 @@ class Worker:
         """Answer requests until the client closes its end."""
         threading.Thread(target=self._guard, daemon=True).start()
         self.tell({"kind": "hello", "pid": os.getpid()})
-        while data := self._connection.recv(LARGEST):
+        while data := self._received():
             request = json.loads(data)
             self._busy = True
             self._bell.send(b"!")
@@ -69,6 +69,13 @@ class Worker:
                 answer = {"kind": "failed", "state": exc.state, "error": str(exc), "spent": spent}
             self._busy = False
             self.tell(answer)
+
+    def _received(self) -> bytes:
+        """The next request; empty if the agent is gone, which a kernel tells by a reset if it had not read all."""
+        try:
+            return self._connection.recv(LARGEST)
+        except ConnectionResetError:
+            return b""
 
     @property
     def _opened(self) -> bool:
