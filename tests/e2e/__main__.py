@@ -18,6 +18,8 @@ import trio
 
 LANES: dict[str, tuple[str, ...]] = {"old": ("1.29", "1.34"), "new": ()}
 """Name -> the parameters that put a test there; the last takes what is left."""
+QUIET = 1200
+"""Seconds after which a test that goes on is shown by its stacks: the longest is a whole table of probes."""
 NO_TESTS = 5
 """Pytest's code for a lane in which nothing was selected."""
 
@@ -28,7 +30,8 @@ def _end_with_parent() -> None:
 
 def start(lane: str, arguments: list[str]) -> subprocess.Popen[bytes]:
     """To be called in the main thread: the kernel takes the end of a child's starting thread for that of its parent."""
-    command = [sys.executable, "-m", "pytest", "tests/e2e", "-vv", "--lane", lane, "--durations=10", *arguments]
+    options = ["-vv", "--lane", lane, "--durations=10", "-o", f"faulthandler_timeout={QUIET}"]
+    command = [sys.executable, "-m", "pytest", "tests/e2e", *options, *arguments]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

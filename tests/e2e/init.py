@@ -27,6 +27,7 @@ GPU_NODES |= {
     "nvidia-modeset": (195, 254),
     "nvidia-uvm": (510, 0),
     "nvidia-uvm-tools": (510, 1),
+    "nvidia-caps-imex-channels/channel0": (511, 0),
 }
 """Nothing answers behind them; a pod can be given them all the same."""
 
@@ -84,6 +85,7 @@ def _lay_out_dev(work: Path) -> None:
     own.mkdir()
     run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(own))
     for name, (major, minor) in (NODES | GPU_NODES).items():
+        (own / name).parent.mkdir(exist_ok=True)
         os.mknod(own / name, 0o666 | 0o020000, os.makedev(major, minor))
     for name in ("pts", "shm"):
         (own / name).mkdir()

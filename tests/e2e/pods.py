@@ -82,5 +82,5 @@ class Inside:
         self.mounts = {line.split()[4] for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()}
         """Where something is mounted."""
         dev = Path(f"/proc/{pid}/root/dev")
-        self.devices = {each.name for each in dev.iterdir() if each.is_char_device()}
-        """Names of character devices in /dev."""
+        self.devices = {str(each.relative_to(dev)) for each in dev.rglob("*") if each.is_char_device()}
+        """Names of character devices below /dev."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.api import Object
 from tests.e2e.node import GPU, Node, phase, reason
+from tests.e2e.other import end_other, start_other
 from tests.e2e.owners import GPUS, owner, with_pods
 from tests.e2e.settings import Setting
 from tests.e2e.versions import EVERY_KUBELET, OLD_KUBELET
@@ -23,6 +24,7 @@ sharing:
     resources:
     - {name: nvidia.com/gpu, replicas: 2}
 """
+OTHER = "example.com/other"
 REGISTERED = "Got registration request from device plugin"
 """In the kubelet's log: unlike the agent's, which folds what comes again and again, it has a line for each."""
 
@@ -116,6 +118,38 @@ async def test_a_kubelet_that_lost_its_checkpoint_gives_no_gpu_of_a_running_pod_
     await node.delete_pod("two")
     await owners.agent.event("hold.ended", since=told, pod="default/two", count=2)
     await owners.add("last", 2)
+
+
+@EVERY_KUBELET
+@pytest.mark.parametrize("lost", [False, True], ids=["continued", "lost"])
+async def test_books_that_another_plugin_had_written_anew_are_read_for_what_they_are(node: Node, lost: bool):
+    """The other one is sooner with its list, so the first file of this life lacks a pod: it ended, or is forgotten."""
+    owners = await with_pods(node, two=2)
+    agent = owners.agent
+    agent.send(signal.SIGSTOP)
+    ended = owners.pods.pop("two") if not lost else None
+    if ended is not None:
+        await node.delete_pod("two")
+        await ended.ended()
+    await node.kubelet.stop()
+    if lost:
+        deleted(node)
+    node.kubelet.start()
+    other = await start_other(node, OTHER, ["a"])
+    await node.podresources.shows(OTHER, lambda ids: len(ids) == 1)
+    await node.run_pod("theirs", {OTHER: 1})
+    assert "two" not in await node.podresources.held(GPU)
+    mark, told = node.kubelet.log.mark(), agent.log.mark()
+    agent.send(signal.SIGCONT)
+    await listed_again(node, mark)
+    if lost:
+        await agent.event("hold.suspended", since=told, pod="default/two", count=2)
+        await owners.add("next", 2)
+    else:
+        await owners.known()
+        assert not any(line["pod"] == "default/two" for line in agent.log.of("hold.suspended"))
+        await owners.add("all", GPUS)
+    await end_other(other)
 
 
 async def test_a_checkpoint_and_the_agent_lost_together_leave_the_agents_own_file(node: Node):

@@ -6,35 +6,18 @@ new one comes, or the other way round.
 
 from __future__ import annotations
 
-import signal
-import sys
-
 from reactor.simulate.nvml.hardware import Hardware
-from tests.e2e.agent import ROOT
-from tests.e2e.logs import Log
-from tests.e2e.node import GPU, PLUGINS, Node
+from tests.e2e.node import GPU, Node
+from tests.e2e.other import end_other, start_other
 from tests.e2e.owners import GPUS, Owners, with_pods
 from tests.e2e.versions import EVERY_KUBELET
 from tests.e2e.world import Process
 
-SPEC = f"{GPUS}xH100"
+IDS = [gpu.uuid for gpu in Hardware(f"{GPUS}xH100").gpus]
 
 
 async def start_peer(node: Node) -> Process:
-    """The other plugin; returns once it is registered."""
-    log = Log(node.folder / "log" / "peer")
-    mark = log.mark()
-    ids = [gpu.uuid for gpu in Hardware(SPEC).gpus]
-    with log.path.open("ab") as out:
-        command = [sys.executable, "-m", "tests.e2e.peer", PLUGINS, GPU, *ids]
-        peer = node.world.start(command, stdout=out.fileno(), cwd=ROOT)
-    await log.until("^served$", since=mark)
-    return peer
-
-
-async def end_peer(peer: Process) -> None:
-    peer.send(signal.SIGTERM)
-    assert await peer.ended() == 0
+    return await start_other(node, GPU, IDS)
 
 
 async def known(owners: Owners) -> None:
@@ -51,7 +34,7 @@ async def test_one_plugin_ends_and_the_other_comes(node: Node):
     await node.podresources.shows(GPU, lambda ids: len(ids) == GPUS)
     await node.resource(GPU, allocatable=GPUS, capacity=GPUS)
     await owners.add("theirs", 1)
-    await end_peer(peer)
+    await end_other(peer)
     mark = owners.agent.log.mark()
     owners.agent.start()
     await owners.agent.event("agent.settled", since=mark)
@@ -61,7 +44,7 @@ async def test_one_plugin_ends_and_the_other_comes(node: Node):
     peer = await start_peer(node)
     await owners.add("last", 1)
     await owners.listed()
-    await end_peer(peer)
+    await end_other(peer)
 
 
 @EVERY_KUBELET
@@ -78,7 +61,7 @@ async def test_the_agent_comes_while_the_other_one_serves_and_stays_when_that_en
     await known(owners)
     await owners.add("ours", 1)
     mark = owners.agent.log.mark()
-    await end_peer(peer)
+    await end_other(peer)
     if forgets(node):
         await owners.agent.event("stream.closed", since=mark)
         await owners.agent.event("agent.settled", since=mark)
@@ -96,13 +79,13 @@ async def test_the_other_one_comes_while_the_agent_serves(node: Node):
     if forgets(node):
         await node.podresources.shows(GPU, lambda ids: not ids)
         await owners.stand()
-        await end_peer(peer)
+        await end_other(peer)
         peer = await start_peer(node)
     await node.podresources.shows(GPU, lambda ids: len(ids) == GPUS)
     await node.resource(GPU, allocatable=GPUS, capacity=GPUS)
     await owners.add("last", 2)
     await owners.listed()
-    await end_peer(peer)
+    await end_other(peer)
 
 
 def forgets(node: Node) -> bool:

@@ -167,9 +167,14 @@ class KubeletCore:
         pod.phase, pod.message, pod.running = Phase.RUNNING, "", pod.started()
         return told
 
-    async def restart_container(self, pod: Pod, container: Container) -> RunOptions:
-        """A container ended and starts again in place: no Allocate, the cached answer. PluginError from PreStart."""
-        pod.told[container.name] = options = await self.allocator.run_options(pod, container)
+    async def restart_container(self, pod: Pod, container: Container) -> RunOptions | None:
+        """A container ended and starts again in place: no Allocate, the cached answer. It waits if PreStart fails."""
+        try:
+            options = await self.allocator.run_options(pod, container)
+        except (PluginError, AdmissionError) as error:
+            pod.message = f"CreateContainerConfigError: {error}"
+            return None
+        pod.told[container.name] = options
         return options
 
     def forget(self, pod: Pod) -> None:

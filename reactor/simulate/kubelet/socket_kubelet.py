@@ -246,7 +246,7 @@ class SocketKubelet:
         await self._step(lambda: self.core.start(self.api.find(name)))
 
     async def restart_container(self, name: str, container: str) -> None:
-        """A container ended and starts again in place. PluginError where PreStart fails."""
+        """A container ended and starts again in place; it waits if PreStart fails."""
         pod = self.api.find(name)
         (found,) = (each for each in pod.all_containers() if each.name == container)
         await self._step(lambda: self.core.restart_container(pod, found))

@@ -18,6 +18,7 @@ from tests.contract.table.plugin import (
     devices,
     probe,
 )
+from tests.contract.table.restart import back
 from tests.contract.table.row import row
 from tests.contract.table.under_test import Kubelet, Shape
 
@@ -122,6 +123,41 @@ async def prestart_that_fails(kubelet: Kubelet) -> object:
         after = await kubelet.until_pod(pod.name, lambda seen: seen.phase == "Running")
         await kubelet.delete(pod.name)
         return {"phase": pod.phase, "waits": bool(pod.waiting), "again": after.phase == "Running"}
+
+
+@row("10", {"waits": {"c": "CreateContainerConfigError"}, "calls": 1, "again": 2})
+async def prestart_while_the_plugin_is_down(kubelet: Kubelet) -> object:
+    """A container that starts again waits for the plugin; another Register is enough."""
+    async with probe(kubelet.directory, "probe.test/down", devices("a"), pre_start=True) as plugin:
+        await kubelet.until_counts(plugin.resource, (1, 1))
+        pod = await one(kubelet, plugin, "down")
+        await plugin.close()
+        await kubelet.until_counts(plugin.resource, (1, 0))
+        waits = (await kubelet.restart_container(pod.name, "c")).waiting
+        calls = len(plugin.called(PRE_START))
+        await back(plugin)
+        await kubelet.retried(pod.name)
+        await plugin.until_called(PRE_START, 2)
+        await kubelet.until_pod(pod.name, lambda seen: seen.phase == "Running" and not seen.waiting)
+        await kubelet.delete(pod.name)
+        return {"waits": waits, "calls": calls, "again": len(plugin.called(PRE_START))}
+
+
+@row("10", {"waits": {}, "calls": 1, "then": 2}, alone=True)
+async def prestart_before_the_plugin_is_back(kubelet: Kubelet) -> object:
+    """After a start of the kubelet and before the plugin's Register it is left out without a word."""
+    async with probe(kubelet.directory, "probe.test/not-back", devices("a"), pre_start=True) as plugin:
+        await kubelet.until_counts(plugin.resource, (1, 1))
+        pod = await one(kubelet, plugin, "not-back")
+        await kubelet.kill()
+        await kubelet.start()
+        await kubelet.until_pod(pod.name, lambda seen: seen.phase == "Running")
+        waits = (await kubelet.restart_container(pod.name, "c")).waiting
+        calls = len(plugin.called(PRE_START))
+        await back(plugin)
+        await kubelet.restart_container(pod.name, "c")
+        await kubelet.delete(pod.name)
+        return {"waits": waits, "calls": calls, "then": len(plugin.called(PRE_START))}
 
 
 @row("10", {"unhealthy": 2, "gone": 2})

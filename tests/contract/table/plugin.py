@@ -56,6 +56,8 @@ class Call:
     """Seconds that the caller gave it; None: no deadline."""
     told: str = ""
     """Of the plugin watcher: the error that it tells of, or that there is none."""
+    at: float = field(default_factory=time.monotonic, compare=False)
+    """When it came, in seconds."""
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,9 @@ class Simulated:
             found |= self._cdi[each]
         return found
 
-    async def restart_container(self, pod: str, container: str) -> None:
+    async def restart_container(self, pod: str, container: str) -> PodSeen:
         await self._kubelet.restart_container(pod, container)
+        return _seen(await self._kubelet.pod(pod))
 
     async def retried(self, pod: str) -> None:
         await self._kubelet.start_pod(pod)
@@ -176,7 +177,7 @@ class Simulated:
 
 def _seen(pod: Pod) -> PodSeen:
     waiting = {}
-    if pod.phase == "Pending" and pod.message:
+    if not pod.over and pod.message:
         waiting = {pod.containers[0].name: pod.message.partition(":")[0]}
     return PodSeen(pod.ref.name, str(pod.phase), pod.reason, pod.message, waiting)
 

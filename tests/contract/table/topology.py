@@ -9,6 +9,7 @@ import trio
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.simulate.kubelet.topology import Policy
 from tests.contract.table.plugin import ALLOCATE, PREFERRED, device, probe
+from tests.contract.table.restart import back
 from tests.contract.table.row import row
 from tests.contract.table.under_test import Kubelet, Lister, Shape
 
@@ -105,6 +106,33 @@ async def preferred_with_alignment(kubelet: Kubelet) -> object:
     return seen
 
 
+@row("15, 16 (37)", {"before": {"a": [[]], "b": [[]]}, "same": True}, alone=True)
+async def no_numa_nodes_over_a_restart(kubelet: Kubelet) -> object:
+    """What podresources says of a plugin that knows of no topology is the same after a start of the kubelet."""
+    async with probe(kubelet.directory, "probe.test/plain", on(a=None, b=None)) as plugin:
+        await kubelet.until_counts(plugin.resource, (2, 2))
+        pod = await kubelet.run(kubelet.name("plain"), Shape("c", {plugin.resource: 2}))
+        before = await records(kubelet, pod.name)
+        await kubelet.kill()
+        await kubelet.start()
+        await back(plugin)
+        await Lister(kubelet).until(pod.name, {"c": ["a", "b"]})
+        after = await records(kubelet, pod.name)
+        await kubelet.delete(pod.name)
+        return {"before": before, "same": before == after}
+
+
+async def records(kubelet: Kubelet, pod: str) -> dict[str, list[list[int]]]:
+    """Of List: for each device of the pod's first container, the NUMA nodes of each record that it has."""
+    seen: dict[str, list[list[int]]] = {}
+    for each in (await Lister(kubelet).raw_list()).pod_resources:
+        if each.name == pod:
+            for record in each.containers[0].devices:
+                (identity,) = record.device_ids
+                seen.setdefault(identity, []).append([node.ID for node in record.topology.nodes])
+    return {identity: sorted(nodes) for identity, nodes in sorted(seen.items())}
+
+
 @row("12, 15, 16 (37)", {"a": [[0]], "b": [[0], [1]], "c": [[]]})
 async def numa_nodes_in_podresources(kubelet: Kubelet) -> object:
     """One record for each device and NUMA node of it; without topology, one."""
@@ -112,11 +140,6 @@ async def numa_nodes_in_podresources(kubelet: Kubelet) -> object:
     async with probe(kubelet.directory, "probe.test/records", listed) as plugin:
         await kubelet.until_counts(plugin.resource, (3, 3))
         pod = await kubelet.run(kubelet.name("records"), Shape("c", {plugin.resource: 3}))
-        seen: dict[str, list[list[int]]] = {}
-        for each in (await Lister(kubelet).raw_list()).pod_resources:
-            if each.name == pod.name:
-                for record in each.containers[0].devices:
-                    (identity,) = record.device_ids
-                    seen.setdefault(identity, []).append([node.ID for node in record.topology.nodes])
+        seen = await records(kubelet, pod.name)
         await kubelet.delete(pod.name)
-        return {identity: sorted(nodes) for identity, nodes in sorted(seen.items())}
+        return seen

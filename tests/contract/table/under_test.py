@@ -79,8 +79,8 @@ class Kubelet(Protocol):
         """What the container was started with."""
         ...
 
-    async def restart_container(self, pod: str, container: str) -> None:
-        """The container ends and is started again in place; returns once it was."""
+    async def restart_container(self, pod: str, container: str) -> PodSeen:
+        """The container ends and is started again in place; returns once it was, or waits for a reason."""
         ...
 
     async def retried(self, pod: str) -> None:

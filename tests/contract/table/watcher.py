@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import trio
 
@@ -79,6 +80,17 @@ async def a_found_plugin_with_a_wrong_name(kubelet: Kubelet) -> object:
             "asked again": len(plugin.called(INFO)) > 1,
             "counts": await kubelet.counts(plugin.resource),
         }
+
+
+@row("11", {"about a second": True, "then": True, "then later": True})
+async def a_found_plugin_is_asked_later_and_later(kubelet: Kubelet) -> object:
+    """After half a second, doubled each time, at the next of the watcher's looks, which are a second apart."""
+    async with found(kubelet, "probe.test/later") as plugin:
+        plugin.info.type = "Other"
+        await plugin.until_called(INFO, 4)
+        times = [each.at for each in plugin.called(INFO)]
+        first, second, third = (after - before for before, after in pairwise(times[:4]))
+        return {"about a second": 0.4 < first < 2, "then": 0.9 < second < 3, "then later": 1.9 < third < 4}
 
 
 @row("11", {"asked": 0, "renamed": (2, 2)})

@@ -67,15 +67,16 @@ class Real:
     async def environment(self, pod: str, container: str) -> Mapping[str, str]:
         return (await self._node.inside(pod, container)).environment
 
-    async def restart_container(self, pod: str, container: str) -> None:
+    async def restart_container(self, pod: str, container: str) -> PodSeen:
         inside = await self._node.inside(pod, container)
         before = _restarts(await self._node.api.get("Pod", pod), container)
         os.kill(inside.pid, signal.SIGKILL)
 
         def again(found: Object) -> bool:
-            return _restarts(found, container) > before and _seen(found).phase == "Running"
+            seen = _seen(found)
+            return _stuck(seen) or (_restarts(found, container) > before and seen.phase == "Running")
 
-        await self._node.pod(pod, again, within=PATIENCE)
+        return _seen(await self._node.pod(pod, again, within=PATIENCE))
 
     async def retried(self, pod: str) -> None:
         """It tries again by itself."""
@@ -239,7 +240,11 @@ def _manifest(name: str, shapes: tuple[Shape, ...]) -> Object:
 
 
 def _settled(pod: PodSeen) -> bool:
-    return pod.phase in ("Running", "Failed", "Succeeded") or bool(_STUCK & set(pod.waiting.values()))
+    return pod.phase in ("Running", "Failed", "Succeeded") or _stuck(pod)
+
+
+def _stuck(pod: PodSeen) -> bool:
+    return bool(_STUCK & set(pod.waiting.values()))
 
 
 def _seen(pod: Object) -> PodSeen:
