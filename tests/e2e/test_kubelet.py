@@ -135,6 +135,7 @@ async def test_books_that_another_plugin_had_written_anew_are_read_for_what_they
     if lost:
         deleted(node)
     node.kubelet.start()
+    await node.kubelet_accepts()
     other = await start_other(node, OTHER, ["a"])
     await node.podresources.shows(OTHER, lambda ids: len(ids) == 1)
     await node.run_pod("theirs", {OTHER: 1})

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
@@ -154,7 +153,7 @@ class Real:
             self._node.apiserver.pause()
         self._heard_since = self._node.kubelet.log.mark()
         self._node.kubelet.start()
-        await self._accepts()
+        await self._node.kubelet_accepts()
         if not api_silent:
             await self._heard()
 
@@ -172,14 +171,6 @@ class Real:
             await self._node.kubelet.log.until('SyncLoop ADD" source="api"', since=self._heard_since, within=PATIENCE)
             await self._node.ready()
             nursery.cancel_scope.cancel()
-
-    async def _accepts(self) -> None:
-        with trio.fail_after(PATIENCE):
-            while True:
-                with suppress(OSError), socket.socket(socket.AF_UNIX) as peer:
-                    peer.connect(str(self.directory / "kubelet.sock"))
-                    return
-                await trio.sleep(0.02)  # nothing tells when a socket begins to accept
 
     async def api_answers(self) -> None:
         self._node.apiserver.resume()
