@@ -1,8 +1,9 @@
-"""Runs the real-node tests in two lanes side by side: a node mostly waits, so that two fit on two cores.
+"""Runs the real-node tests in three lanes side by side: a node mostly waits, so that three fit on two cores.
 
-    python -m tests.e2e [ARGUMENTS OF PYTEST]        # make e2e; the worse exit code of both
+    python -m tests.e2e [ARGUMENTS OF PYTEST]        # make e2e; the worst exit code of all
 
-What names 1.29 or 1.34 among its parameters is one lane, everything else the other. Each line says which it is of.
+A whole node's version is a lane; the rest is one: kubelet 1.29, and what starts nodes of its own or none. Each line
+says which it is of.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 
 import trio
 
-LANES: dict[str, tuple[str, ...]] = {"old": ("1.29", "1.34"), "new": ()}
+LANES: dict[str, tuple[str, ...]] = {"1.34": ("1.34",), "1.37": ("1.37",), "rest": ()}
 """Name -> the parameters that put a test there; the last takes what is left."""
 QUIET = 1200
 """Seconds after which a test that goes on is shown by its stacks: the longest is a whole table of probes."""

@@ -27,7 +27,7 @@ _failed = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--lane", choices=list(LANES), help="of the two halves that python -m tests.e2e runs side by side")
+    parser.addoption("--lane", choices=list(LANES), help="of the parts that python -m tests.e2e runs side by side")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
