@@ -73,6 +73,8 @@ class StateRestored(Fact, frozen=True, kw_only=True):
     config: Config | None = None
     config_digest: str = ""
     config_text: str = ""
+    boot: str = ""
+    """Boot id of that life; empty where its file does not say."""
     holds: tuple[Hold, ...] = ()
     freed: Mapping[HoldKey, str] = field(default_factory=dict)
     conditions: Mapping[GpuUuid, tuple[Condition, ...]] = field(default_factory=dict)

@@ -37,6 +37,7 @@ class Memory(Struct, frozen=True, kw_only=True):
     config_text: str = ""
     config_digest: str = ""
     config_path: str = ""
+    boot: str = ""
     holds: tuple[Hold, ...] = ()
     freed: tuple[tuple[HoldKey, str], ...] = ()
     conditions: Mapping[GpuUuid, tuple[Condition, ...]] = field(default_factory=dict)
@@ -56,6 +57,7 @@ def memory(state: State) -> Memory:
         config_text=state.config.text,
         config_digest=state.config.digest,
         config_path=state.config.path.encode(errors="replace").decode(),  # a file's name may be no Unicode
+        boot=state.boot,
         holds=tuple(_lasting(hold) for hold in state.holds.values()),
         freed=tuple(state.freed.items()),
         conditions=sticky,
@@ -89,6 +91,7 @@ def recall(data: bytes | None, parse: Callable[[str, str], Config | None]) -> St
         config=config,
         config_digest=kept.config_digest if config else "",
         config_text=kept.config_text if config else "",
+        boot=kept.boot,
         holds=kept.holds,
         freed=dict(kept.freed),
         conditions=kept.conditions,

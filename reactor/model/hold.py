@@ -48,6 +48,8 @@ class Hold(Struct, frozen=True, kw_only=True):
     """Whether the checkpoint of this life of the kubelet has shown it."""
     suspended: bool = False
     """The kubelet's books lost it across its restart while its pod may run on: only the pod's end frees it."""
+    rebooted: bool = False
+    """The node booted anew since: nobody runs who had it, and it ends unless the kubelet's books still name it."""
     lacked_at: float | None = None
     """First List that lacked the id."""
     resent_at: float | None = None

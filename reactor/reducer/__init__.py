@@ -191,7 +191,7 @@ def _restored(state: State, event: e.Event, fact: e.StateRestored) -> State:
         state = configs.origin_restored(replace(state, config=config), event)
     state = replace(
         state,
-        holds={hold.key: hold for hold in fact.holds} | dict(state.holds),
+        holds={hold.key: hold for hold in holds.of_boot(state, fact)} | dict(state.holds),
         freed=fact.freed or state.freed,
         conditions=fact.conditions or state.conditions,
         relapses=fact.relapses or state.relapses,

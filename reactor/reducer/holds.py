@@ -3,7 +3,7 @@
 1. The checkpoint lacks the id: at once if this life of the kubelet had written it down, else if it was read after a
    list of its resource was sent more than 1 s after a List lacked the id.
    A kubelet that lost its books begins without them while pods run on: the holds are then suspended, which means that
-   nobody is given their ids, and only rule 2 ends them.
+   nobody is given their ids, and only rule 2 ends them. Over a boot nobody runs on: then they end.
 2. The id, or the pod, was in a List of this life of the kubelet and is gone from two Lists at least 2 s apart. Up to
    1.33 a List goes on naming a pod that ended, without its ids.
 3. A grant that neither List nor checkpoint has shown 10 s later.
@@ -21,6 +21,7 @@ from reactor.events import (
     Granted,
     PodsListed,
     PodsListFailed,
+    StateRestored,
 )
 from reactor.model.hold import Hold, HoldKey, PodRef
 from reactor.model.ids import DeviceId, GpuUuid, ResourceName, identity_of, parse_device_id
@@ -37,6 +38,13 @@ LOST_BOOKS = 300.0
 """Seconds that a pod must be out of every List before a hold that the kubelet's books lost ends with it."""
 
 Holds = dict[HoldKey, Hold]
+
+
+def of_boot(state: State, fact: StateRestored) -> tuple[Hold, ...]:
+    """The holds of an earlier life of the agent, marked where that was before the node booted."""
+    if not fact.boot or fact.boot == state.boot:
+        return fact.holds
+    return tuple(replace(hold, rebooted=True) for hold in fact.holds)
 
 
 def new_life(state: State) -> State:
@@ -169,7 +177,7 @@ def checkpoint_read(state: State, event: Event, fact: CheckpointRead) -> State:
     lost = _lost(state, holds, seen, fact.resources)
     for key in [key for key in holds if key not in seen]:
         hold = replace(holds[key], suspended=True) if key in lost else holds[key]
-        if _ended(state, hold, fact.asked_at):
+        if hold.rebooted or _ended(state, hold, fact.asked_at):
             del holds[key]
         elif hold is not holds[key]:
             holds[key] = hold
@@ -203,7 +211,12 @@ def checkpoint_failed(state: State, event: Event, fact: CheckpointFailed) -> Sta
     if books != state.books:
         state = replace(state, books=books)
     if begins and state.holds:
-        state = replace(state, holds={key: replace(hold, suspended=True) for key, hold in state.holds.items()})
+        left = {
+            key: replace(hold, suspended=True)
+            for key, hold in state.holds.items()
+            if not (fact.missing and hold.rebooted)
+        }
+        state = replace(state, holds=left)
     told = any(plugin.sent_revision is not None for plugin in state.kubelet.plugins.values())
     # A kubelet writes it with the first list that it gets: until then there is nothing to miss.
     return state if fact.missing and not told else faults.begin(state, event, "checkpoint", fact.error)
@@ -270,11 +283,12 @@ def _shown(
     numa = numa or known.numa
     # Looked at before it is replaced: most books show the same as those before, and all of their ids.
     if pod is None:
-        if known.granted_at is None and known.numa == numa:
+        if known.granted_at is None and known.numa == numa and not known.rebooted:
             return known
-        return replace(known, granted_at=None, numa=numa)
+        return replace(known, granted_at=None, numa=numa, rebooted=False)
     waits = (known.pod_gone_at, known.granted_at, known.lacked_at, known.resent_at)
-    if known.shown and known.pod == pod and known.numa == numa and waits == (None, None, None, None):
+    still = known.shown and not known.rebooted
+    if still and known.pod == pod and known.numa == numa and waits == (None, None, None, None):
         return known
     return replace(
         known,
@@ -286,6 +300,7 @@ def _shown(
         lacked_at=None,
         resent_at=None,
         suspended=False,
+        rebooted=False,
         numa=numa,
     )
 

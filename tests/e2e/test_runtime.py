@@ -112,3 +112,17 @@ async def test_a_pod_that_a_rebooted_node_starts_again_has_gpus_again_and_alone(
     owners.pods = {server: await owner(node, server)}
     await owners.add("rest", 3)
     await owners.known()
+
+
+async def test_a_node_that_boots_without_its_kubelets_books_has_every_gpu_free(node: Node):
+    """Set up anew, say, but for our own folder. No pod of before the boot runs, so nobody is remembered."""
+    owners = await with_pods(node, two=2)
+    await owners.agent.kill()
+    node.checkpoint.unlink()
+    mark = owners.agent.log.mark()
+    await node.reboot(owners.agent)
+    await node.pod("two", lambda pod: phase(pod) in ("Failed", "Succeeded"))
+    await owners.agent.event("hold.ended", since=mark, pod="default/two", count=2)
+    owners.pods.clear()
+    await owners.add("all", GPUS)
+    assert not owners.agent.log.of("hold.suspended", since=mark)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from reactor import events as e
 from reactor import view
 from reactor.allocate import answer, prefer
+from reactor.handlers.remember import memory, recall
 from reactor.model.config import HoldsPolicy
 from reactor.model.hold import Hold, PodDevices
 from reactor.model.ids import DeviceId, Identity, ResourceName
 from reactor.model.kubelet import Refusal, SocketIdentity
+from reactor.model.value import replace
 from tests.reducer.world import GPU, POD, WHOLE_A, WHOLE_B, A, B, World, key, share
 
 BARE = PodDevices(pod=POD, devices=())
@@ -417,3 +421,56 @@ def test_holds_that_allow_guard_no_lost_pod() -> None:
     world.kubelet(2)
     world.tell(e.CheckpointFailed(error="no such file", missing=True))
     assert given(world) == {WHOLE_A, WHOLE_B}
+
+
+def earlier_boot() -> World:
+    """An agent that begins again after a reboot, with what the state file of its predecessor says."""
+    kept = memory(running(WHOLE_A).state)
+    assert kept.boot == "boot"
+    file = msgspec.json.encode(replace(kept, boot="the one before"))
+    world = World()
+    world.tell(recall(file, lambda text, path: None))
+    world.kubelet(2)
+    return world
+
+
+def test_no_pod_of_an_earlier_boot_keeps_a_gpu_that_the_kubelet_has_forgotten() -> None:
+    """A node that is set up anew: its kubelet's folder is empty, ours is not."""
+    world = earlier_boot()
+    assert world.held() == {WHOLE_A}
+    world.tell(e.CheckpointFailed(error="no such file", missing=True))
+    assert not world.held()
+    assert given(world) == {WHOLE_A, WHOLE_B}
+
+
+def test_nor_one_that_the_books_of_this_boot_lack() -> None:
+    world = earlier_boot()
+    world.checkpoint(WHOLE_B)
+    assert world.held() == {WHOLE_B}
+
+
+def test_a_pod_that_the_kubelet_starts_again_after_a_reboot_has_its_gpu() -> None:
+    world = earlier_boot()
+    world.checkpoint(WHOLE_A)
+    assert not world.state.holds[key(WHOLE_A)].rebooted
+    world.kubelet(3)
+    world.tell(e.CheckpointFailed(error="no such file", missing=True))
+    assert world.held() == {WHOLE_A}
+    assert world.state.holds[key(WHOLE_A)].suspended
+
+
+def test_a_file_that_cannot_be_read_after_a_reboot_frees_nobody() -> None:
+    """It may be that the kubelet can."""
+    world = earlier_boot()
+    world.tell(e.CheckpointFailed(error="permission denied", missing=False))
+    assert world.held() == {WHOLE_A}
+
+
+def test_an_agent_that_begins_again_in_the_same_boot_takes_nobody_for_dead() -> None:
+    hold = Hold(resource=GPU, id=WHOLE_A, gpu=A, identity=Identity.WHOLE, since=1.0, pod=POD)
+    for boot in ("boot", ""):
+        world = World()
+        world.tell(e.StateRestored(holds=(hold,), boot=boot))
+        world.kubelet(2)
+        world.tell(e.CheckpointFailed(error="no such file", missing=True))
+        assert world.held() == {WHOLE_A}
