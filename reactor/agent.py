@@ -70,11 +70,11 @@ Publish = Callable[[e.Fact], object]
 Hardware = Callable[[Settings], AbstractAsyncContextManager[Nvml]]
 
 
-async def run(settings: Settings, hardware: Hardware) -> None:
-    """Run the agent with its log on stdout until a signal ends it."""
+async def run(settings: Settings, hardware: Hardware) -> int:
+    """Run the agent with its log on stdout until a signal ends it; the exit code."""
     writer = LogWriter(1)
     try:
-        await serve(settings, hardware, sink=writer, dropped=writer.dropped)
+        return await serve(settings, hardware, sink=writer, dropped=writer.dropped)
     finally:
         writer.close(timeout=1.0)
 
@@ -86,8 +86,9 @@ async def serve(
     sink: Callable[[bytes], None],
     dropped: Callable[[], int] = lambda: 0,
     task_status: trio.TaskStatus[Callable[[], object]] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Run the agent until a signal ends it, or the call that it gives its starter.
+) -> int:
+    """Run the agent until a signal ends it, or the call that it gives its starter. The exit code: 1 if it ended by
+    itself, since only another start helps.
 
     ``sink`` takes the lines of the event log, from any thread; ``dropped`` says how many of them it has lost.
     """
@@ -129,6 +130,7 @@ async def serve(
                         await work(bus, sources, settings.grace)
                         await servers.aclose(settings.grace)
                 outer.cancel_scope.cancel()
+            return 1 if bus.state.cut_off else 0
 
 
 def _servers(settings: Settings, door: Door, desk: Desk, reports: Reports) -> PluginServers:
@@ -227,8 +229,8 @@ async def work(bus: Bus, sources: Sequence[Source], grace: float) -> None:
         async with trio.open_nursery() as sensing:
             for source in sources:
                 sensing.start_soon(bus.supervise, source)
-            await bus.until(lambda state: state.stopping)
-            bus.publish(e.AgentStopping(reason="asked to by a signal"))
+            state = await bus.until(lambda state: state.stopping)
+            bus.publish(e.AgentStopping(reason=state.cut_off or "asked to by a signal"))
             sensing.cancel_scope.cancel()
         with trio.move_on_after(min(grace, HANDLERS_GRACE)):
             await bus.quiet()

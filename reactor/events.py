@@ -250,6 +250,12 @@ class PluginSocketGone(Fact, frozen=True, kw_only=True):
         return (PluginSocketGone, self.resource)
 
 
+class PluginDirectoryGone(Fact, frozen=True, kw_only=True):
+    """It was deleted under the mount through which we see it, and we shall never see the one that takes its place."""
+
+    directory: str
+
+
 class PluginServing(Fact, frozen=True, kw_only=True):
     """A server of ours listens on a fresh socket and has answered our own probe."""
 

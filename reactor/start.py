@@ -22,10 +22,9 @@ Hardware = Callable[[Settings], AbstractAsyncContextManager[Nvml]]
 
 
 def main(settings: Settings, hardware: Hardware | None = None) -> int:
-    """Run the agent until a signal ends it; the exit code. ``hardware``: NVML other than the host's (simulated)."""
+    """Run the agent until it ends; the exit code. ``hardware``: NVML other than the host's (simulated)."""
     gc.disable()  # until all is loaded: there is no garbage yet, only more and more to look through
-    trio.run(_run, settings, hardware or host_nvml, strict_exception_groups=True)
-    return 0
+    return trio.run(_run, settings, hardware or host_nvml, strict_exception_groups=True)
 
 
 @asynccontextmanager
@@ -35,7 +34,7 @@ async def host_nvml(settings: Settings) -> AsyncIterator[Nvml]:
     yield NvmlClient(driver_root=root, dev_root=root if (root / "dev").is_dir() else Path("/"))
 
 
-async def _run(settings: Settings, hardware: Hardware) -> None:
+async def _run(settings: Settings, hardware: Hardware) -> int:
     async with hardware(settings) as nvml, trio.open_nursery() as nursery:
         await nursery.start(nvml.run)
         await trio.to_thread.run_sync(_load)
@@ -43,8 +42,9 @@ async def _run(settings: Settings, hardware: Hardware) -> None:
         gc.enable()
         from reactor import agent
 
-        await agent.run(settings, lambda settings: nullcontext(Running(nvml)))
+        code = await agent.run(settings, lambda settings: nullcontext(Running(nvml)))
         nursery.cancel_scope.cancel()
+    return code
 
 
 def _load() -> None:

@@ -22,6 +22,17 @@ def identity(path: Path) -> SocketIdentity | None:
     return SocketIdentity(inode=stat.st_ino, ctime_ns=stat.st_ctime_ns)
 
 
+def deleted(directory: Path) -> bool:
+    """Whether what is seen there has no name any more: a mount of it goes on showing it, empty and closed for ever.
+
+    Where it is seen by its name, it is either there or it is not.
+    """
+    try:
+        return os.stat(directory).st_nlink == 0
+    except OSError:
+        return False
+
+
 def look(path: Path) -> SocketIdentity | str:
     """The identity of a socket that accepts connections, or why there is none.
 

@@ -129,6 +129,10 @@ HARDWARE: tuple[Line, ...] = (
 KUBELET: tuple[Line, ...] = (
     s.KubeletAppeared(life=2, msg="kubelet accepts connections"),
     s.KubeletVanished(error="connection refused", msg="kubelet does not answer: connection refused"),
+    s.PluginStranded(
+        error="/var/lib/kubelet/device-plugins was deleted under its mount",
+        msg="no kubelet can be met any more: /var/lib/kubelet/device-plugins was deleted under its mount",
+    ),
     s.PluginSwept(resource=_NAME, socket="gpu-reactor-1.sock", msg=f"socket of {_NAME} was removed, serving anew"),
     s.PluginServed(resource=_NAME, socket="gpu-reactor-2.sock", msg=f"{_NAME} is served on gpu-reactor-2.sock"),
     s.PluginClosed(resource=_NAME, msg=f"{_NAME} is no longer served"),

@@ -29,6 +29,13 @@ class PluginSwept(Line, frozen=True, kw_only=True, tag="plugin.swept"):
     socket: str
 
 
+class PluginStranded(Line, frozen=True, kw_only=True, tag="plugin.stranded"):
+    """The plugin directory was deleted under the mount through which it is seen: the agent ends, for its next start."""
+
+    level: Level = Level.ERROR
+    error: str
+
+
 class PluginServed(Line, frozen=True, kw_only=True, tag="plugin.served"):
     """A resource has a server that answers on a fresh socket."""
 

@@ -39,6 +39,7 @@ Known = (
     | e.KubeletUp
     | e.KubeletDown
     | e.PluginSocketGone
+    | e.PluginDirectoryGone
     | e.PluginServing
     | e.PluginClosed
     | e.PluginOffered
@@ -110,6 +111,8 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:
             return kubelet.down(state, fact)
         case e.PluginSocketGone():
             return kubelet.socket_gone(state, fact)
+        case e.PluginDirectoryGone():
+            return replace(state, stopping=True, cut_off=f"{fact.directory} was deleted under its mount")
         case e.PluginServing():
             return kubelet.serving(state, fact)
         case e.PluginClosed():

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import trio
 
-from reactor.events import Fact, KubeletDown, KubeletUp, PluginSocketGone
+from reactor.events import Fact, KubeletDown, KubeletUp, PluginDirectoryGone, PluginSocketGone
 from reactor.kubelet import presence
 from reactor.model.ids import ResourceName
 from reactor.model.kubelet import Registration, SocketIdentity
@@ -80,6 +80,7 @@ class KubeletSource:
         identity: Callable[[Path], SocketIdentity | None] = presence.identity,
         watch: Watch = watch_directory,
         exists: Callable[[Path], bool] = Path.is_socket,
+        deleted: Callable[[Path], bool] = presence.deleted,
         pins_cpus: Callable[[], bool] = bool,
     ) -> None:
         """``pins_cpus``: whether the kubelet gives containers CPUs of their own; asked whenever it came up."""
@@ -93,6 +94,7 @@ class KubeletSource:
         self._identity = identity
         self._watch = watch
         self._exists = exists
+        self._deleted = deleted
         self._pins_cpus = pins_cpus
         self._woken = trio.Event()
         self._told: SocketIdentity | str = ""
@@ -157,6 +159,9 @@ class KubeletSource:
             return
         self._connected_at = trio.current_time()
         found = self._look(self._socket)
+        if isinstance(found, str) and self._deleted(self._directory):
+            self._cut_off()
+            return
         self._check_sockets()
         if isinstance(found, str):
             self._went(found)
@@ -187,6 +192,10 @@ class KubeletSource:
         if self._told != reason:
             self._told = reason
             self._publish(KubeletDown(reason=reason))
+
+    def _cut_off(self) -> None:
+        if not self._state().cut_off:
+            self._publish(PluginDirectoryGone(directory=str(self._directory)))
 
     def _came(self, found: SocketIdentity) -> None:
         if self._streams() and self._state().kubelet.registration is Registration.SOCKET:

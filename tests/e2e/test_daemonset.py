@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 from tests.deploy.static import merged, patch
 from tests.e2e.api import Object
 from tests.e2e.daemonset import NAME, NAMESPACE, AgentPod, deploy
-from tests.e2e.node import GPU, Node
+from tests.e2e.node import GPU, PLUGINS, Node
 
 SEVEN = "version: v1\nflags: {failOnInitError: false}\nselect: {exclude: {indices: [7]}}\n"
 BROKEN = "version: v1\nselect: {exclude: {indexes: [6]}}\n"
@@ -247,6 +248,25 @@ async def test_a_killed_agent_starts_again_in_its_pod(node: Node):
     assert await gap(node, mark) < 5
     await node.resource(GPU, allocatable=8, capacity=8)
     await untouched(node, held)
+
+
+async def test_a_plugin_directory_that_is_made_anew_is_served_again(node: Node):
+    """The container's mount goes on showing the old one, so that only another start helps. The checkpoint was in it."""
+    daemonset = await deploy(node)
+    agent = await daemonset.serving()
+    held = await holding_two(node)
+    await node.kubelet.stop()
+    shutil.rmtree(node.path(PLUGINS))
+    mark, seen = node.kubelet.log.mark(), agent.log.mark()
+    node.kubelet.start()
+    await agent.log.event("plugin.stranded", since=seen)
+    await node.kubelet.log.until(LISTED, since=mark)
+    later = await daemonset.serving(after=agent)
+    assert (later.name, later.restarts) == (agent.name, 1)
+    assert last_state(await later.until(bool))["terminated"]["exitCode"] == 1
+    await node.podresources.shows(GPU, lambda ids: len(ids) == 8)
+    await node.run_pod("six", {GPU: 6})
+    assert not (await node.podresources.held(GPU))["six"] & held
 
 
 async def test_an_agent_that_is_out_of_memory_starts_again_in_its_pod(node: Node):

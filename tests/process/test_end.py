@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 
 import pytest
@@ -141,3 +143,25 @@ async def test_killed_it_leaves_no_child(node: Node) -> None:
     assert (await agent.end(signal.SIGKILL)).code == -signal.SIGKILL
     for child in children:
         await child.gone(within=SLACK)
+
+
+async def test_it_ends_for_its_next_start_where_the_plugin_directory_was_deleted_under_its_mount(node: Node) -> None:
+    """A container's mount goes on showing a directory that has no name any more; a descriptor stands for it here."""
+    directory = node.kubelet.directory
+    mount = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        agent = await node.start(plugin_dir=f"/proc/{os.getpid()}/fd/{mount}")
+        await agent.settled()
+        assert await node.allocate("stays", 1) == ""
+        await node.kubelet.stop()
+        shutil.rmtree(directory)
+        assert (await agent.ended()).code == 1
+    finally:
+        os.close(mount)
+    (told,) = agent.log.of("plugin.stranded")
+    assert "was deleted under its mount" in told["error"]
+    assert agent.log.of("agent.stopped")[0]["reason"] == told["error"]
+    directory.mkdir()
+    await node.kubelet.start()
+    again = await node.settled()
+    assert [hold["resource"] for hold in (await again.state())["holds"]] == [GPU]

@@ -185,6 +185,7 @@ grants: st.SearchStrategy[e.Fact] = st.one_of(
 others: st.SearchStrategy[e.Fact] = st.one_of(
     st.builds(e.SignalReceived, name=st.sampled_from(("HUP", "TERM"))),
     st.builds(e.AgentStopping, reason=st.just("asked")),
+    st.builds(e.PluginDirectoryGone, directory=st.just("/d")),
     st.builds(e.AgentWaiting, reason=st.just("another one")),
     st.builds(e.AgentStarted, version=st.just("1"), run=st.just("r"), boot=st.sampled_from(("boot", "boot-2"))),
     st.builds(e.StateRestored, problem=st.sampled_from(("", "damaged"))),

@@ -378,6 +378,7 @@ ALONE: list[tuple[Fact, str]] = [
     (facts.WorkerStarted(pid=4), "worker.started"),
     (facts.WorkerLost(hung=True, error="silent", gpu_index=1), "worker.lost"),
     (facts.PluginSocketGone(resource=GPU, socket="a"), "plugin.swept"),
+    (facts.PluginDirectoryGone(directory="/d"), "plugin.stranded"),
     (facts.PluginServing(resource=GPU, socket="a"), "plugin.served"),
     (facts.PluginClosed(resource=GPU), "plugin.closed"),
     (facts.PluginOffered(resource=GPU, socket="a"), "plugin.offered"),

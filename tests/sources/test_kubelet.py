@@ -15,7 +15,7 @@ from statistics import median
 import trio
 from trio.testing import MockClock
 
-from reactor.events import KubeletDown, KubeletUp, PluginSocketGone
+from reactor.events import KubeletDown, KubeletUp, PluginDirectoryGone, PluginSocketGone
 from reactor.kubelet.presence import look
 from reactor.model.kubelet import SocketIdentity
 from reactor.sources.kubelet import KubeletSource
@@ -260,10 +260,10 @@ def listening(path: Path) -> Iterator[socket.socket]:
 
 
 @asynccontextmanager
-async def real() -> AsyncIterator[tuple[World, Path]]:
+async def real(seen_at: Path | None = None) -> AsyncIterator[tuple[World, Path]]:
     world = World()
     with tempfile.TemporaryDirectory(prefix="gr-") as name:
-        base = Path(name)
+        base = seen_at or Path(name)
 
         def sockets() -> dict[object, str]:
             return {GPU: "a.sock"} if world.state.reloads else {}
@@ -349,6 +349,37 @@ async def test_an_own_socket_swept_in_quiet_times_is_told_by_the_directory_watch
             (base / "a.sock").unlink()
             with trio.fail_after(2):
                 await world.until(lambda state: isinstance(world.facts[-1], PluginSocketGone))
+
+
+async def test_a_directory_that_was_deleted_under_its_mount_is_told_once(tmp_path: Path) -> None:
+    """A mount goes on showing what has no name any more, and so does a descriptor."""
+    there = tmp_path / "device-plugins"
+    there.mkdir()
+    mount = os.open(there, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        seen = Path(f"/proc/self/fd/{mount}")
+        async with real(seen) as (world, _):
+            await world.seen(1)
+            assert isinstance(world.facts[0], KubeletDown)
+            there.rmdir()
+            there.mkdir()
+            await world.seen(2)
+            world.set(type(world.state)(kubelet=world.state.kubelet, cut_off="so it is"))
+            await trio.sleep(0.03)
+    finally:
+        os.close(mount)
+    assert world.facts[1:] == [PluginDirectoryGone(directory=str(seen))]
+
+
+async def test_a_directory_that_is_seen_by_its_name_is_waited_for() -> None:
+    async with real() as (world, base):
+        await world.seen(1)
+        base.rmdir()
+        await trio.sleep(0.03)
+        base.mkdir()
+        with listening(base / "kubelet.sock"):
+            await world.seen(2)
+    assert isinstance(world.facts[1], KubeletUp)
 
 
 def test_look_tells_missing_refusing_and_accepting_apart(tmp_path: Path) -> None:
