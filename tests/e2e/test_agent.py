@@ -57,8 +57,8 @@ async def test_an_agent_killed_again_and_again_in_its_start_harms_nobody(node: N
     await owners.listed()
     assert node.kubelet.process is kubelet
     assert node.kubelet.alive
-    # Up to 1.36 a Register whose dial-back fails, 10 s after that agent was killed, has the kubelet forget the agent that
-    # serves: it does not notice the end of that one. A kubelet that starts again does.
+    # Up to 1.36 a Register whose dial-back fails, 10 s after that agent was killed, has the kubelet forget the one that
+    # serves: it does not notice the end of that. A kubelet that starts again does.
     await node.kubelet.restart()
 
 
