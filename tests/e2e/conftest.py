@@ -64,6 +64,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         item.stash[_failed] = True
+        # At once: the summary comes at the end of a lane.
+        item.config.get_terminal_writer().line(f"\n{report.capstdout}{report.longreprtext}")
     return report
 
 
