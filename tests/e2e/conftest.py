@@ -119,6 +119,8 @@ def node(shared: Shared, request: pytest.FixtureRequest) -> Iterator[Node]:
     except BaseException as exc:
         shared.fail(exc)
         raise
+    if node.version == "1.29":
+        shared.close()  # it remembers who ended until its next Allocate, and the agent of the next test believes it
 
 
 @pytest.fixture

@@ -225,11 +225,6 @@ class Node:
             self.kubelet.settings.clear()
             self.version = self._version
             await self.kubelet.restart()
-        if self.version == "1.29" and "PodUID" in self.checkpoint.read_text():
-            # It forgets who ended at its next Allocate only. Up to 1.33 an agent without a memory believes that file.
-            await self.kubelet.stop()
-            self.checkpoint.unlink()
-            self.kubelet.start()
         for each in self.path(STATE).iterdir():
             shutil.rmtree(each) if each.is_dir() else each.unlink()
         # Else the next test takes what the Node says of the last agent for its own.
