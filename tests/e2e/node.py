@@ -227,6 +227,10 @@ class Node:
             await self.kubelet.restart()
         for each in self.path(STATE).iterdir():
             shutil.rmtree(each) if each.is_dir() else each.unlink()
+        # A kubelet that lost its checkpoint shows what it does not know any more as allocatable, for ever.
+        others = {name: None for name in await self.counted() if not name.startswith("nvidia.com/")}
+        status = {"status": {"capacity": others, "allocatable": others}}
+        await self.api.patch("Node", HOSTNAME, status, sub="status")
         # Else the next test takes what the Node says of the last agent for its own.
         await self.until("Node", HOSTNAME, lambda node: _takes_pods(node) and not _offers_devices(node))
         for each in (*self.agents, *self.gpus):
@@ -327,6 +331,10 @@ class Node:
             return now[1] == allocatable and capacity in (None, now[0])
 
         return await self.until("Node", HOSTNAME, holds, within=within)
+
+    async def counted(self) -> list[str]:
+        """Resources of device plugins that the Node has ever had."""
+        return [name for name in (await self.api.get("Node", HOSTNAME))["status"]["capacity"] if "/" in name]
 
     async def counts(self, name: str = GPU) -> tuple[int, int]:
         """(capacity, allocatable) of a resource, now."""
