@@ -64,7 +64,11 @@ class Real:
         await self._node.delete_pod(name, grace=grace, within=PATIENCE)
 
     async def environment(self, pod: str, container: str) -> Mapping[str, str]:
-        return (await self._node.inside(pod, container)).environment
+        with trio.fail_after(PATIENCE):
+            while True:
+                with suppress(ValueError, OSError):
+                    return (await self._node.inside(pod, container)).environment
+                await trio.sleep(0.05)  # after a reboot a pod is Running as before, and then starts
 
     async def restart_container(self, pod: str, container: str) -> PodSeen:
         inside = await self._node.inside(pod, container)
