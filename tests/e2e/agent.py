@@ -24,6 +24,17 @@ from tests.process.story import Line
 ROOT = Path(__file__).parents[2]
 
 
+async def answer(socket: Path, method: str, target: str, body: bytes = b"", *, within: float = PATIENCE) -> bytes:
+    """What an agent answers at its admin socket, which it serves a moment after the kubelet has its first list."""
+    with trio.fail_after(within):
+        while True:
+            with suppress(NoAgent):
+                status, found = await trio.to_thread.run_sync(ask, str(socket), method, target, body)
+                assert status == 200, found
+                return found
+            await trio.sleep(0.05)  # a socket that nobody serves yet tells nothing
+
+
 class Gpus:
     """Simulated hardware in a process of its own: ``await gpus("xid", 0, 79)`` calls a method of ``Hardware``."""
 
@@ -114,25 +125,13 @@ class Agent:
         return await self.log.event(event, since=since, within=within, **fields)
 
     async def state(self) -> Document:
-        """The document of ``status``. Raises NoAgent while nobody serves it."""
-        status, body = await trio.to_thread.run_sync(ask, str(self.admin), "GET", "/debug/state")
-        assert status == 200, body
-        document: Document = json.loads(body)
+        """The document of ``status``."""
+        document: Document = json.loads(await answer(self.admin, "GET", "/debug/state"))
         return document
-
-    async def answers(self, *, within: float = PATIENCE) -> Document:
-        """Wait until its admin socket is served, which it is a moment after the kubelet has the first list."""
-        with trio.fail_after(within):
-            while True:
-                with suppress(NoAgent):
-                    return await self.state()
-                await trio.sleep(0.05)  # a socket that nobody serves yet tells nothing
 
     async def inject(self, *words: str) -> None:
         """As the command does: ``inject("clear", "gpu=3", "reason=mended")``."""
-        body = json.dumps(words).encode()
-        status, answer = await trio.to_thread.run_sync(ask, str(self.admin), "POST", "/debug/inject", body)
-        assert status == 200, answer
+        await answer(self.admin, "POST", "/debug/inject", json.dumps(words).encode())
 
     def send(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -160,6 +159,3 @@ class Agent:
             assert code == 0 or not begun, f"the agent ended with {code}: {self.complaints.text()}"
         assert self.complaints.text() == "", self.complaints.text()
         self.log.lines()
-
-
-__all__ = ["Agent", "Gpus", "NoAgent"]

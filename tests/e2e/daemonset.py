@@ -19,9 +19,9 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-from reactor.cli.client import ask
 from reactor.status.document import Document
 from tests.deploy.static import manifests, merged, patch
+from tests.e2e.agent import answer
 from tests.e2e.api import Object
 from tests.e2e.image import agent_archive
 from tests.e2e.logs import PATIENCE, AgentLog
@@ -150,16 +150,12 @@ class AgentPod:
 
     async def state(self) -> Document:
         """The document of ``status``."""
-        status, body = await trio.to_thread.run_sync(ask, str(self.admin), "GET", "/debug/state")
-        assert status == 200, body
-        document: Document = json.loads(body)
+        document: Document = json.loads(await answer(self.admin, "GET", "/debug/state"))
         return document
 
     async def inject(self, *words: str) -> None:
         """As the command does: ``inject("xid=79", "gpu=3")``."""
-        body = json.dumps(words).encode()
-        status, answer = await trio.to_thread.run_sync(ask, str(self.admin), "POST", "/debug/inject", body)
-        assert status == 200, answer
+        await answer(self.admin, "POST", "/debug/inject", json.dumps(words).encode())
 
     async def delete(self) -> None:
         await self._node.api.delete("Pod", self.name, namespace=NAMESPACE)

@@ -140,7 +140,7 @@ async def test_an_xid_keeps_a_gpu_back_for_as_long_as_its_class_says(node: Node)
     """HLT-01, HLT-02, HLT-32"""
     agent = await node.start_agent("5xH100", config=CLASSES)
     await node.resource(GPU, allocatable=5, capacity=5)
-    uuids = [gpu["uuid"] for gpu in (await agent.answers())["gpus"]]
+    uuids = [gpu["uuid"] for gpu in (await agent.state())["gpus"]]
     application, reset, _, hardware, unknown = uuids
     mark = agent.log.mark()
     for gpu, code in zip(uuids, (13, 109, 79, 54, 999), strict=True):
@@ -162,6 +162,5 @@ async def test_an_xid_keeps_a_gpu_back_for_as_long_as_its_class_says(node: Node)
     agent.start()
     await node.resource(GPU, allocatable=4, capacity=5)
     assert await node.podresources.allocatable(GPU) == set(uuids) - {hardware}
-    await agent.answers()
     await agent.inject("clear", f"gpu={hardware}", "reason=replaced")
     await node.resource(GPU, allocatable=5, capacity=5)

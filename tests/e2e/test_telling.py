@@ -43,7 +43,7 @@ def devices(seen: Inside) -> set[str]:
 async def test_each_pod_is_told_its_gpu_in_the_way_that_was_asked_for_when_it_began(node: Node):
     agent = await node.start_agent("5xH100", config=plugin("deviceIDStrategy: index"))
     await node.resource(GPU, allocatable=5, capacity=5)
-    index = {gpu["uuid"]: str(gpu["index"]) for gpu in (await agent.answers())["gpus"]}
+    index = {gpu["uuid"]: str(gpu["index"]) for gpu in (await agent.state())["gpus"]}
     by_index, first = await told(node, "by-index")
     assert by_index.environment[VISIBLE] == index[first]
 
@@ -126,7 +126,7 @@ async def test_a_container_with_two_resources_is_told_of_both_by_mounts(node: No
     await node.resource(GPU, allocatable=1, capacity=1)
     await node.resource(T4, allocatable=1, capacity=1)
     await node.run_pod("both", {GPU: 1, T4: 1})
-    uuids = {gpu["uuid"] for gpu in (await agent.answers())["gpus"]}
+    uuids = {gpu["uuid"] for gpu in (await agent.state())["gpus"]}
     assert mounted(await node.inside("both")) == {f"{TOLD}/{uuid}" for uuid in uuids}
 
 
