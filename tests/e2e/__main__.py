@@ -1,9 +1,9 @@
-"""Runs the real-node tests in three lanes side by side: a node mostly waits, so that three fit on two cores.
+"""Runs the real-node tests in four lanes side by side: a node mostly waits, so that four fit on two cores.
 
     python -m tests.e2e [ARGUMENTS OF PYTEST]        # make e2e; the worst exit code of all
 
-A whole node's version is a lane; the rest is one: kubelet 1.29, and what starts nodes of its own or none. Each line
-says which it is of.
+The tables of probes are a lane, each whole node's version is, and the rest: kubelet 1.29, and what starts nodes of its
+own or none. Each line says which it is of.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import time
 
 import trio
 
-LANES: dict[str, tuple[str, ...]] = {"1.34": ("1.34",), "1.37": ("1.37",), "rest": ()}
-"""Name -> the parameters that put a test there; the last takes what is left."""
+LANES: dict[str, tuple[str, ...]] = {"tables": (), "1.34": ("1.34",), "1.37": ("1.37",), "rest": ()}
+"""Name -> the parameters that put a test there; the last takes what is left, and the first what is of contract/."""
 QUIET = 1200
 """Seconds after which a test that goes on is shown by its stacks: the longest is a whole table of probes."""
 NO_TESTS = 5

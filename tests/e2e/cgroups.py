@@ -76,10 +76,11 @@ def processes(name: str) -> Iterator[int]:
 
 def thaw(name: str) -> None:
     """What is frozen in v1 must thaw before it can die."""
-    for group in folders(name):
-        for state in group.rglob("freezer.state"):
-            with suppress(OSError):
-                state.write_text("THAWED")
+    for top in folders(name):
+        for group, _, files in os.walk(top):
+            with suppress(OSError):  # another process sweeps as well
+                if "freezer.state" in files:
+                    Path(group, "freezer.state").write_text("THAWED")
 
 
 def remove(name: str, patience: float = 2.0) -> None:

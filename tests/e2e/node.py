@@ -372,7 +372,12 @@ class Node:
         """What a running container of a pod sees, read from its main process."""
         statuses = (await self.api.get("Pod", pod))["status"]["containerStatuses"]
         (found,) = [each["containerID"] for each in statuses if each["name"] == container]
-        return Inside(await trio.to_thread.run_sync(self._main_process, found.rpartition("/")[2]))
+        with trio.fail_after(PATIENCE):
+            while True:
+                seen = Inside(await trio.to_thread.run_sync(self._main_process, found.rpartition("/")[2]))
+                if "HOSTNAME" in seen.environment:
+                    return seen
+                await trio.sleep(0.01)  # it is runc for a moment after its start, and no event tells of an exec
 
     def _main_process(self, container: str) -> int:
         (group,) = self.world.cgroup_folder("memory").rglob(container)

@@ -122,7 +122,7 @@ async def test_a_node_that_boots_without_its_kubelets_books_has_every_gpu_free(n
     mark = owners.agent.log.mark()
     await node.reboot(owners.agent)
     await node.pod("two", lambda pod: phase(pod) in ("Failed", "Succeeded"))
-    await owners.agent.event("hold.ended", since=mark, pod="default/two", count=2)
+    await owners.agent.event("hold.ended", since=mark, count=2)
     owners.pods.clear()
     await owners.add("all", GPUS)
     assert not owners.agent.log.of("hold.suspended", since=mark)
