@@ -13,9 +13,12 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+import trio
+
 from tests.deploy.static import merged, patch
 from tests.e2e.api import Object
 from tests.e2e.daemonset import NAME, NAMESPACE, AgentPod, deploy
+from tests.e2e.logs import PATIENCE
 from tests.e2e.node import GPU, PLUGINS, Node
 
 SEVEN = "version: v1\nflags: {failOnInitError: false}\nselect: {exclude: {indices: [7]}}\n"
@@ -50,6 +53,15 @@ async def holding_two(node: Node) -> set[str]:
     await node.resource(GPU, allocatable=8, capacity=8)
     await node.run_pod("two", {GPU: 2})
     return (await node.podresources.held(GPU))["two"]
+
+
+async def knows(agent: AgentPod, held: set[str]) -> None:
+    """Wait until the agent holds these and no other ids: what pods of the test before had is free."""
+    with trio.fail_after(PATIENCE):
+        while True:
+            if {hold["id"] for hold in (await agent.state())["holds"]} == held:
+                return
+            await trio.sleep(0.05)  # it tells of changes only
 
 
 async def untouched(node: Node, held: set[str]) -> None:
@@ -255,6 +267,7 @@ async def test_a_plugin_directory_that_is_made_anew_is_served_again(node: Node):
     daemonset = await deploy(node)
     agent = await daemonset.serving()
     held = await holding_two(node)
+    await knows(agent, held)
     await node.kubelet.stop()
     shutil.rmtree(node.path(PLUGINS))
     mark, seen = node.kubelet.log.mark(), agent.log.mark()

@@ -36,7 +36,7 @@ async def names_that_register_takes(kubelet: Kubelet) -> object:
     async def ask(name: str) -> str:
         # The dial-back has nobody to find, so a name that is taken ends with our own deadline or with the kubelet's.
         plugin = ProbePlugin(kubelet.directory, name, socket="nobody.sock")
-        answer = await plugin.register(deadline=0.3)
+        answer = await plugin.register(deadline=max(0.3, kubelet.quiet / 2))
         return f"{answer.code}: {answer.text}" if "invalid" in answer.text else "taken"
 
     return {name: await ask(name) for name in NAMES}
@@ -49,11 +49,16 @@ async def another_api_version(kubelet: Kubelet) -> object:
     return [answer.code, answer.text]
 
 
+def by_the_dial_timeout(answer: Registered, kubelet: Kubelet) -> bool:
+    """Not before; what comes on top is the machine's."""
+    return kubelet.dial_timeout - 1 < answer.seconds < kubelet.dial_timeout + 5
+
+
 @row("3", ["UNKNOWN", "failed to dial device plugin: context deadline exceeded", "by the dial timeout"])
 async def no_socket_to_dial(kubelet: Kubelet) -> object:
     """The dial-back goes on for ten seconds, within Register."""
     answer = await ProbePlugin(kubelet.directory, "probe.test/nowhere").register()
-    near = abs(answer.seconds - kubelet.dial_timeout) < 1
+    near = by_the_dial_timeout(answer, kubelet)
     return [answer.code, answer.text, "by the dial timeout" if near else answer.seconds]
 
 
@@ -62,7 +67,7 @@ async def a_socket_that_says_nothing(kubelet: Kubelet) -> object:
     """Accepting a connection is not enough: who speaks no HTTP/2 is not there."""
     with _mute(kubelet, "mute.sock"):
         answer = await ProbePlugin(kubelet.directory, "probe.test/mute", socket="mute.sock").register()
-    near = abs(answer.seconds - kubelet.dial_timeout) < 1
+    near = by_the_dial_timeout(answer, kubelet)
     return [answer.code, answer.text, "by the dial timeout" if near else answer.seconds]
 
 
@@ -94,7 +99,7 @@ async def a_socket_that_comes_late(kubelet: Kubelet) -> object:
         plugin.serve()
     await plugin.until_streams(1)
     await plugin.close()
-    return [found[0].code, "at the second try" if 0.5 < found[0].seconds < 3 else found[0].seconds]
+    return [found[0].code, "at the second try" if 0.5 < found[0].seconds < 6 else found[0].seconds]
 
 
 @row("3", {"order": [OPTIONS, WATCH], "counts": (2, 2)})
@@ -145,10 +150,11 @@ async def hanging_options(kubelet: Kubelet) -> object:
     """From 1.35 the deadline of the plugin's Register is that of the options call too; before, it has none."""
     async with probe(kubelet.directory, "probe.test/hang", registered=False) as plugin:
         hold = plugin.hold(OPTIONS)
-        answer = await plugin.register(deadline=0.5)
+        answer = await plugin.register(deadline=max(0.5, kubelet.quiet))
         hold.release()
         assert answer.code == "DEADLINE_EXCEEDED", answer
-        return "for ever" if plugin.called(OPTIONS)[0].left is None else "until the plugin's deadline"
+        call = await plugin.until_called(OPTIONS)
+        return "for ever" if call.left is None else "until the plugin's deadline"
 
 
 @row("3", "taken")

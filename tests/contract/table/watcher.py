@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -38,7 +39,8 @@ async def a_plugin_that_is_found(kubelet: Kubelet) -> object:
         await plugin.until_called(NOTIFY)
         counts = await kubelet.until_counts(plugin.resource, (2, 2))
         methods = [each.method for each in plugin.calls if each.method not in (NOTIFY, WATCH)]
-        within = tuple(round(plugin.called(method)[0].left or 0) for method in (INFO, NOTIFY))
+        # What is left when the call is here, rounded up: it took a moment to come.
+        within = tuple(math.ceil(round(plugin.called(method)[0].left or 0, 1)) for method in (INFO, NOTIFY))
         return {"told": told(plugin), "before the stream": methods, "within": within, "counts": counts}
 
 
@@ -90,7 +92,7 @@ async def a_found_plugin_is_asked_later_and_later(kubelet: Kubelet) -> object:
         await plugin.until_called(INFO, 4)
         times = [each.at for each in plugin.called(INFO)]
         first, second, third = (after - before for before, after in pairwise(times[:4]))
-        return {"about a second": 0.4 < first < 2, "then": 0.9 < second < 3, "then later": 1.9 < third < 4}
+        return {"about a second": 0.4 < first < 3, "then": 0.9 < second < 4, "then later": 1.9 < third < 5}
 
 
 @row("11", {"asked": 0, "renamed": (2, 2)})
