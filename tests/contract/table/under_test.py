@@ -153,6 +153,10 @@ def parse_checkpoint(path: Path) -> Mapping[str, object]:
         return {}
 
 
+_CHANNEL = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
+"""A connection of its own, for answers of any length: another row may list as many devices as a list can have."""
+
+
 class Lister:
     """podresources by grpcio."""
 
@@ -160,7 +164,7 @@ class Lister:
         self._path = kubelet.pod_resources
 
     def _call(self, method: str, request: object, reply: type) -> object:
-        with grpc.insecure_channel(f"unix:{self._path}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        with grpc.insecure_channel(f"unix:{self._path}", options=_CHANNEL) as channel:
             call = channel.unary_unary(
                 method, request_serializer=lambda m: m.SerializeToString(), response_deserializer=reply.FromString
             )
@@ -188,7 +192,7 @@ class Lister:
 
     def hammer(self, times: int) -> list[str]:
         """So many Lists on one connection, without a pause: what each was answered."""
-        with grpc.insecure_channel(f"unix:{self._path}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        with grpc.insecure_channel(f"unix:{self._path}", options=_CHANNEL) as channel:
             call = channel.unary_unary("/v1.PodResourcesLister/List")
             futures = [call.future(b"", timeout=10) for _ in range(times)]
             failed = [each.exception() for each in futures]
