@@ -130,7 +130,7 @@ async def serve(
                         await work(bus, sources, settings.grace)
                         await servers.aclose(settings.grace)
                 outer.cancel_scope.cancel()
-            return 1 if bus.state.cut_off else 0
+            return 1 if bus.state.stranded else 0
 
 
 def _servers(settings: Settings, door: Door, desk: Desk, reports: Reports) -> PluginServers:
@@ -230,7 +230,7 @@ async def work(bus: Bus, sources: Sequence[Source], grace: float) -> None:
             for source in sources:
                 sensing.start_soon(bus.supervise, source)
             state = await bus.until(lambda state: state.stopping)
-            bus.publish(e.AgentStopping(reason=state.cut_off or "asked to by a signal"))
+            bus.publish(e.AgentStopping(reason=state.stranded or "asked to by a signal"))
             sensing.cancel_scope.cancel()
         with trio.move_on_after(min(grace, HANDLERS_GRACE)):
             await bus.quiet()

@@ -255,6 +255,10 @@ class PluginDirectoryGone(Fact, frozen=True, kw_only=True):
 
     directory: str
 
+    @property
+    def error(self) -> str:
+        return f"{self.directory} was deleted under its mount"
+
 
 class PluginServing(Fact, frozen=True, kw_only=True):
     """A server of ours listens on a fresh socket and has answered our own probe."""

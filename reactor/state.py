@@ -173,7 +173,7 @@ class State(Struct, frozen=True, kw_only=True):
     clock: float | None = None
     """Unix time less monotonic time, when that last moved: all Unix times in here go by it. None: not started."""
     stopping: bool = False
-    cut_off: str = ""
+    stranded: str = ""
     """Why only another start helps; empty while this one is of use."""
     reloads: int = 0
     """Counts the times a person asked to read the config and scan again (SIGHUP)."""

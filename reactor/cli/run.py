@@ -34,7 +34,7 @@ examples:
   gpu-reactor run --config '' --simulate-nvml 8xH100 --kubelet-root /tmp/kubelet \\
       --state-dir /tmp/state --admin-socket /tmp/agent.sock --allow-inject
 
-exit codes: 0 stopped, 1 crashed or cut off from the kubelet, 78 bad flag or variable"""
+exit codes: 0 stopped, 1 crashed or stranded without a kubelet, 78 bad flag or variable"""
 
 
 def add_parser(subparsers: _SubParsersAction[Parser]) -> None:

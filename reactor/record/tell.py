@@ -42,8 +42,7 @@ def _plugin(fact: Fact) -> tuple[Line, ...]:
             told = f"socket of {fact.resource} was removed, serving anew"
             line: Line = say.PluginSwept(resource=fact.resource, socket=fact.socket, msg=told)
         case facts.PluginDirectoryGone():
-            error = f"{fact.directory} was deleted under its mount"
-            line = say.PluginStranded(error=error, msg=f"no kubelet can be met any more: {error}")
+            line = say.PluginStranded(error=fact.error, msg=f"no kubelet can be met any more: {fact.error}")
         case facts.PluginServing():
             line = say.PluginServed(
                 resource=fact.resource, socket=fact.socket, msg=f"{fact.resource} is served on {fact.socket}"

@@ -112,7 +112,7 @@ def _branch(state: State, event: e.Event, fact: Known) -> State:
         case e.PluginSocketGone():
             return kubelet.socket_gone(state, fact)
         case e.PluginDirectoryGone():
-            return replace(state, stopping=True, cut_off=f"{fact.directory} was deleted under its mount")
+            return replace(state, stopping=True, stranded=fact.error)
         case e.PluginServing():
             return kubelet.serving(state, fact)
         case e.PluginClosed():

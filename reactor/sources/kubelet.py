@@ -160,7 +160,7 @@ class KubeletSource:
         self._connected_at = trio.current_time()
         found = self._look(self._socket)
         if isinstance(found, str) and self._deleted(self._directory):
-            self._cut_off()
+            self._strand()
             return
         self._check_sockets()
         if isinstance(found, str):
@@ -193,8 +193,8 @@ class KubeletSource:
             self._told = reason
             self._publish(KubeletDown(reason=reason))
 
-    def _cut_off(self) -> None:
-        if not self._state().cut_off:
+    def _strand(self) -> None:
+        if not self._state().stranded:
             self._publish(PluginDirectoryGone(directory=str(self._directory)))
 
     def _came(self, found: SocketIdentity) -> None:

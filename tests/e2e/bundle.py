@@ -41,7 +41,7 @@ async def keep(node: Node, test: str, home: Path) -> Path:
 
 def _new_folder(home: Path, name: str) -> Path:
     home.mkdir(parents=True, exist_ok=True)
-    with suppress(FileNotFoundError):  # the other lane removes them as well
+    with suppress(FileNotFoundError):  # another lane removes them as well
         for old in sorted(home.iterdir(), key=lambda each: each.stat().st_mtime)[: -KEPT + 1]:
             shutil.rmtree(old, ignore_errors=True)
     number = 1

@@ -16,7 +16,7 @@ import trio
 from trio.testing import MockClock
 
 from reactor.events import KubeletDown, KubeletUp, PluginDirectoryGone, PluginSocketGone
-from reactor.kubelet.presence import look
+from reactor.kubelet.presence import deleted, look
 from reactor.model.kubelet import SocketIdentity
 from reactor.sources.kubelet import KubeletSource
 from tests.sources.kubelet_world import GPU, World
@@ -32,6 +32,7 @@ class Files:
         self.accepts = False
         self.dies_after_accepting = False
         self.connects = 0
+        self.deleted = False
         self.changed: Callable[[], None] = lambda: None
         self.names: Callable[[str], bool] | None = None
 
@@ -80,6 +81,7 @@ async def simulated(files: Files) -> AsyncIterator[World]:
         look=files.look,
         identity=files.identity,
         watch=files.watch,
+        deleted=lambda directory: files.deleted,
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(source.run)
@@ -260,10 +262,10 @@ def listening(path: Path) -> Iterator[socket.socket]:
 
 
 @asynccontextmanager
-async def real(seen_at: Path | None = None) -> AsyncIterator[tuple[World, Path]]:
+async def real() -> AsyncIterator[tuple[World, Path]]:
     world = World()
     with tempfile.TemporaryDirectory(prefix="gr-") as name:
-        base = seen_at or Path(name)
+        base = Path(name)
 
         def sockets() -> dict[object, str]:
             return {GPU: "a.sock"} if world.state.reloads else {}
@@ -351,35 +353,31 @@ async def test_an_own_socket_swept_in_quiet_times_is_told_by_the_directory_watch
                 await world.until(lambda state: isinstance(world.facts[-1], PluginSocketGone))
 
 
-async def test_a_directory_that_was_deleted_under_its_mount_is_told_once(tmp_path: Path) -> None:
-    """A mount goes on showing what has no name any more, and so does a descriptor."""
+async def test_a_directory_that_was_deleted_under_its_mount_is_told_once(autojump_clock: MockClock) -> None:
+    files = Files()
+    async with simulated(files) as world:
+        await world.seen(1)
+        files.deleted = True
+        await world.seen(2)
+        world.set(type(world.state)(kubelet=world.state.kubelet, stranded="so it is"))
+        await trio.sleep(100)
+        assert world.facts[1:] == [PluginDirectoryGone(directory="/nowhere")]
+
+
+def test_deleted_is_what_is_still_seen_without_a_name(tmp_path: Path) -> None:
+    """A mount goes on showing it, and so does a descriptor. What is seen by its name is there, or it is not."""
     there = tmp_path / "device-plugins"
     there.mkdir()
     mount = os.open(there, os.O_RDONLY | os.O_DIRECTORY)
     try:
         seen = Path(f"/proc/self/fd/{mount}")
-        async with real(seen) as (world, _):
-            await world.seen(1)
-            assert isinstance(world.facts[0], KubeletDown)
-            there.rmdir()
-            there.mkdir()
-            await world.seen(2)
-            world.set(type(world.state)(kubelet=world.state.kubelet, cut_off="so it is"))
-            await trio.sleep(0.03)
+        assert (deleted(seen), deleted(there)) == (False, False)
+        there.rmdir()
+        assert (deleted(seen), deleted(there)) == (True, False)
+        there.mkdir()
+        assert (deleted(seen), deleted(there)) == (True, False)
     finally:
         os.close(mount)
-    assert world.facts[1:] == [PluginDirectoryGone(directory=str(seen))]
-
-
-async def test_a_directory_that_is_seen_by_its_name_is_waited_for() -> None:
-    async with real() as (world, base):
-        await world.seen(1)
-        base.rmdir()
-        await trio.sleep(0.03)
-        base.mkdir()
-        with listening(base / "kubelet.sock"):
-            await world.seen(2)
-    assert isinstance(world.facts[1], KubeletUp)
 
 
 def test_look_tells_missing_refusing_and_accepting_apart(tmp_path: Path) -> None:
