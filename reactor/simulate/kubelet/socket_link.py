@@ -1,7 +1,8 @@
 """One connection of the kubelet to a plugin's socket, by grpclib: asyncio side.
 
 It behaves as the kubelet's Go client does where plugins can see it: ``:authority`` localhost, small flow-control
-windows, messages of more than 4 MiB refused. ``break_by`` ends it in the rude ways that real peers find.
+windows, messages of more than 4 MiB refused, and a list that arrives together with the stream's end is read before it
+(grpclib drops it). ``break_by`` ends it in the rude ways that real peers find.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from grpclib.protocol import H2Protocol
+from grpclib.protocol import Stream as H2Stream
+from grpclib.utils import Wrapper
 
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from reactor.kubelet._pb.deviceplugin_grpc import DevicePluginStub
@@ -29,6 +32,9 @@ from reactor.simulate.kubelet.wire import answer_of, options_of, preferred_reque
 T = TypeVar("T")
 _WINDOW = 64 * 1024
 _PRE_START = 30.0
+_HEADER = 9
+"""Bytes before the payload of an HTTP/2 frame: length (3), type, flags, stream (4); RFC 9113 4.1."""
+_GOAWAY = 7
 
 
 class Break(StrEnum):
@@ -73,11 +79,16 @@ class _Raw:
 
 
 class _Protocol(H2Protocol):
-    """Says when the peer has spoken: a Go client takes a connection for made once it has the peer's SETTINGS."""
+    """Says when the peer has spoken: a Go client takes a connection for made once it has the peer's SETTINGS.
+
+    For h2 a connection is over with GOAWAY. To a Go client it says that new calls want another one; what lives on it
+    goes on until it is closed. So h2 does not get to see it.
+    """
 
     def __init__(self, plain: H2Protocol, heard: asyncio.Event) -> None:
         super().__init__(plain.handler, plain.config, plain.h2_config)
         self._heard = heard
+        self._rest = bytearray()
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,12 +97,42 @@ class _Protocol(H2Protocol):
             self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._rest += data
+        while len(self._rest) >= _HEADER:
+            size = _HEADER + int.from_bytes(self._rest[:3])
+            if len(self._rest) < size or self.connection.is_closing():
+                break
+            frame = bytes(self._rest[:size])
+            del self._rest[:size]
+            if frame[3] != _GOAWAY:
+                super().data_received(frame)
         self._heard.set()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
         self._heard.set()
+
+
+class _ToTheEnd(Wrapper):
+    """What ends a stream in grpclib cancels its reader. With this one the reader first gets all that had come."""
+
+    def __init__(self, stream: H2Stream) -> None:
+        super().__init__()
+        self._stream = stream
+        self.cut: Exception | None = None
+        """Why the stream ended before the plugin had finished it."""
+
+    def cancel(self, error: Exception) -> None:
+        if not self._stream.headers_received.is_set():
+            super().cancel(error)
+        elif self.cut is None:
+            self.cut = error
+            self._stream.buffer._ack_callback = _ignore  # the connection is closed: what is read frees no window
+            self._stream.buffer.eof()
+
+
+def _ignore(size: int) -> None:
+    pass
 
 
 class _Channel(Channel):
@@ -182,12 +223,15 @@ class SocketLink:
         async with method.open() as stream:
             self._stream = stream
             await stream.send_message(pb.Empty(), end=True)
+            stream._wrapper = stream._stream.wrapper = end = _ToTheEnd(stream._stream)
             self.streaming = True
             while True:
                 await self._weather.calm.wait()
                 if self._weather.read_delay:
                     await asyncio.sleep(self._weather.read_delay)
                 message = await stream.recv_message()
+                if end.cut is not None and (message is None or self.ended):
+                    raise end.cut
                 if message is None or len(message.data) > MESSAGE_LIMIT:
                     self.end()
                     return

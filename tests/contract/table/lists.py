@@ -7,6 +7,7 @@ import trio
 from reactor.kubelet._pb import deviceplugin_pb2 as pb
 from tests.contract.table.plugin import ALLOCATE, UNHEALTHY, WATCH, ProbePlugin, device, devices, probe
 from tests.contract.table.row import row, since
+from tests.contract.table.tap import tapped
 from tests.contract.table.under_test import Counts, Kubelet, Lister, PodSeen, Shape
 
 LIMIT = 4 * 1024 * 1024
@@ -114,6 +115,21 @@ async def a_stream_that_fails_later(kubelet: Kubelet) -> object:
         seen.append(await kubelet.until_counts(plugin.resource, (2, 0)))
         await trio.sleep(kubelet.quiet)
         return [*seen, len(plugin.called(WATCH))]
+
+
+@row("5", [(2, 2), True, (3, 0)])
+async def the_last_list_of_a_plugin_that_leaves(kubelet: Kubelet) -> object:
+    """A list counts that arrives in one piece with the end of its connection."""
+    async with probe(kubelet.directory, "probe.test/last", devices("ab"), registered=False) as plugin:
+        front = plugin.directory / f"tap-{plugin.socket}"
+        with tapped(front, plugin.path) as tap:
+            await plugin.register(endpoint=front.name)
+            seen = [await kubelet.until_counts(plugin.resource, (2, 2))]
+            tap.keep()
+            plugin.send([*devices("ab"), device("the-last-one")])
+            kept = await trio.to_thread.run_sync(tap.until_kept, b"the-last-one")
+            await plugin.close()
+            return [*seen, kept, await kubelet.until_counts(plugin.resource, (3, 0))]
 
 
 @row("5, 6, 16 (19)", [(2, 0), (0, 0), "not before the grace period", (0, 0)], long=True)

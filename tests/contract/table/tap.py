@@ -1,4 +1,7 @@
-"""A wire tap: a socket in front of a plugin's own, that notes the request headers which the kubelet sends."""
+"""A wire tap: a socket in front of a plugin's own, that notes the request headers which the kubelet sends.
+
+It can keep back what the plugin says, so that the kubelet hears it at once with the plugin's end.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,9 @@ Headers = dict[str, str]
 class Tap:
     def __init__(self, path: Path, plugin: Path) -> None:
         self.requests: list[Headers] = []
+        self._keeping = False
+        self._kept = b""
+        self._said = threading.Condition()
         self._plugin = plugin
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
@@ -34,6 +40,16 @@ class Tap:
     def of(self, method: str) -> Headers:
         """The headers of the first call of this method."""
         return next(each for each in self.requests if each[":path"].endswith(f"/{method}"))
+
+    def keep(self) -> None:
+        """From now on the kubelet hears nothing from the plugin until that hangs up, and then all of it."""
+        with self._said:
+            self._keeping = True
+
+    def until_kept(self, words: bytes, seconds: float = 10) -> bool:
+        """Wait until these words of the plugin are kept."""
+        with self._said:
+            return self._said.wait_for(lambda: words in self._kept, seconds)
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -60,7 +76,13 @@ class Tap:
     def _pass(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(1 << 16):
-                sink.sendall(data)
+                with self._said:
+                    if not self._keeping:
+                        sink.sendall(data)
+                        continue
+                    self._kept += data
+                    self._said.notify_all()
+            sink.sendall(self._kept)
         _hang_up(source, sink)
 
 
