@@ -93,7 +93,7 @@ def _list_of(size: int) -> list[pb.Device]:
     return [device("x" * padding)]
 
 
-@row("16 (17)", [(0, 0), 1, 1])
+@row("16 (17)", [(0, 0), 1, 1], window=True)
 async def a_stream_that_fails_at_once(kubelet: Kubelet) -> object:
     """ListAndWatch is not called again; the resource stays, at nothing."""
     async with probe(kubelet.directory, "probe.test/fails", registered=False) as plugin:
@@ -106,7 +106,7 @@ async def a_stream_that_fails_at_once(kubelet: Kubelet) -> object:
         return [counts, before, len(plugin.called(WATCH))]
 
 
-@row("16 (18)", [(2, 2), (2, 0), 1])
+@row("16 (18)", [(2, 2), (2, 0), 1], window=True)
 async def a_stream_that_fails_later(kubelet: Kubelet) -> object:
     """What was listed stays as unhealthy; ListAndWatch is not called again."""
     async with probe(kubelet.directory, "probe.test/fails-later", devices("ab")) as plugin:
@@ -203,7 +203,7 @@ async def odd_health_in_the_pod_status(kubelet: Kubelet) -> object:
         return seen
 
 
-@row("13", since(v1_29=[None] * 3, v1_31=["Unhealthy"] * 3))
+@row("13", since(v1_29=[None] * 3, v1_31=["Unhealthy"] * 3), window=True)
 async def health_after_the_plugin_left(kubelet: Kubelet) -> object:
     """The last known health stays, though the node has nothing allocatable any more."""
     plugin = ProbePlugin(kubelet.directory, "probe.test/left")

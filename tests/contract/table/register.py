@@ -129,6 +129,7 @@ async def options_of_the_request(kubelet: Kubelet) -> object:
         "calls": [OPTIONS],
         "counts": None,
     },
+    window=True,
 )
 async def failing_options(kubelet: Kubelet) -> object:
     """Register fails with the plugin's own words; there is one call, no stream, and no resource on the node."""

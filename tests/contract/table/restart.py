@@ -258,7 +258,7 @@ async def a_plugin_that_only_registers_again(kubelet: Kubelet) -> object:
         return [*seen, await kubelet.until_counts(plugin.resource, (1, 1))]
 
 
-@row("7", {"running": "Running", "later": "Running", "counts": (1, 1)}, alone=True)
+@row("7", {"running": "Running", "later": "Running", "counts": (1, 1)}, alone=True, window=True)
 async def a_device_that_is_gone_after_a_restart(kubelet: Kubelet) -> object:
     """Policy none: a container that runs is not looked at, so the pod stays although its device is not there."""
     async with probe(kubelet.directory, "probe.test/vanished") as plugin:
@@ -278,7 +278,7 @@ async def a_device_that_is_gone_after_a_restart(kubelet: Kubelet) -> object:
         return seen
 
 
-@row("16 (6)", {"phase": "Succeeded", "reason": "", "counts": (0, 0)}, alone=True)
+@row("16 (6)", {"phase": "Succeeded", "reason": "", "counts": (0, 0)}, alone=True, window=True)
 async def a_pod_that_succeeded_is_not_admitted_again(kubelet: Kubelet) -> object:
     """The kubelet restarts with the plugin gone: the pod stays Succeeded."""
     plugin = ProbePlugin(kubelet.directory, "probe.test/succeeded")

@@ -43,6 +43,9 @@ class Row:
     alone: bool
     """It disturbs the kubelet for everybody: nothing else runs meanwhile."""
     long: bool
+    """It takes minutes."""
+    window: bool
+    """Something is not to happen for as long as ``quiet`` of the kubelet: looked at once more where there is time."""
 
     @property
     def name(self) -> str:
@@ -56,11 +59,13 @@ class Row:
         return self.expected.at(version)
 
 
-def row(section: str, expected: object, *, alone: bool = False, long: bool = False) -> Callable[[Probe], Row]:
+def row(
+    section: str, expected: object, *, alone: bool = False, long: bool = False, window: bool = False
+) -> Callable[[Probe], Row]:
     """Make a row of a probe. ``expected``: a value, or ``since(...)`` where versions differ."""
 
     def make(probe: Probe) -> Row:
         held = expected if isinstance(expected, Since) else Since({ALWAYS: expected})
-        return Row(probe, section, held, alone, long)
+        return Row(probe, section, held, alone, long, window)
 
     return make

@@ -58,7 +58,7 @@ async def a_found_plugin_whose_file_goes(kubelet: Kubelet) -> object:
         return {"removed": removed, "calls": calls, "again": await kubelet.until_counts(plugin.resource, (2, 2))}
 
 
-@row("11", {"ended": (2, 0), "asked again": False})
+@row("11", {"ended": (2, 0), "asked again": False}, window=True)
 async def a_found_plugin_whose_stream_ends(kubelet: Kubelet) -> object:
     """As long as the file stays, nothing is tried again."""
     async with found(kubelet, "probe.test/stream-ends") as plugin:

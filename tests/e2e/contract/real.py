@@ -26,16 +26,16 @@ _STUCK |= {"PreStartHookError", "ErrImageNeverPull", "ImagePullBackOff", "ErrIma
 
 
 class Real:
-    quiet = 2.5
     dial_timeout = 10.0
     grace = 300.0
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, quiet: float = 2.5) -> None:
+        self.node = node
+        self.quiet = quiet
         self.version = Version.parse(node.version)
         self.directory = node.path(PLUGINS)
         self.pod_resources = node.path("/var/lib/kubelet/pod-resources/kubelet.sock")
         self.registry = node.path("/var/lib/kubelet/plugins_registry")
-        self._node = node
         self._heard_since = 0
 
     def name(self, stem: str) -> str:
@@ -44,7 +44,7 @@ class Real:
     # ------------------------------------------------------------ pods
 
     async def run(self, name: str, *shapes: Shape, settled: bool = True) -> PodSeen:
-        await self._node.api.create(_manifest(name, shapes))
+        await self.node.api.create(_manifest(name, shapes))
         return await self.until_pod(name, _settled if settled else lambda pod: True)
 
     async def until_pod(self, name: str, said: Callable[[PodSeen], bool]) -> PodSeen:
@@ -56,58 +56,58 @@ class Real:
             return said(last)
 
         with suppress(AssertionError):
-            await self._node.pod(name, look, within=PATIENCE)
+            await self.node.pod(name, look, within=PATIENCE)
         return last
 
     async def delete(self, name: str) -> None:
-        grace = None if self._node.kubelet.alive else 0
-        await self._node.delete_pod(name, grace=grace, within=PATIENCE)
+        grace = None if self.node.kubelet.alive else 0
+        await self.node.delete_pod(name, grace=grace, within=PATIENCE)
 
     async def environment(self, pod: str, container: str) -> Mapping[str, str]:
         with trio.fail_after(PATIENCE):
             while True:
                 with suppress(ValueError, OSError):
-                    return (await self._node.inside(pod, container)).environment
+                    return (await self.node.inside(pod, container)).environment
                 await trio.sleep(0.05)  # after a reboot a pod is Running as before, and then starts
 
     async def restart_container(self, pod: str, container: str) -> PodSeen:
-        inside = await self._node.inside(pod, container)
-        before = _restarts(await self._node.api.get("Pod", pod), container)
+        inside = await self.node.inside(pod, container)
+        before = _restarts(await self.node.api.get("Pod", pod), container)
         os.kill(inside.pid, signal.SIGKILL)
 
         def again(found: Object) -> bool:
             seen = _seen(found)
             return _stuck(seen) or (_restarts(found, container) > before and seen.phase == "Running")
 
-        return _seen(await self._node.pod(pod, again, within=PATIENCE))
+        return _seen(await self.node.pod(pod, again, within=PATIENCE))
 
     async def retried(self, pod: str) -> None:
         """It tries again by itself."""
 
     async def health(self, pod: str) -> Mapping[str, Mapping[str, str]]:
-        return _health(await self._node.api.get("Pod", pod))
+        return _health(await self.node.api.get("Pod", pod))
 
     async def until_health(self, pod: str, health: Mapping[str, Mapping[str, str]]) -> bool:
         with suppress(AssertionError):
-            await self._node.pod(pod, lambda found: _health(found) == health, within=PATIENCE)
+            await self.node.pod(pod, lambda found: _health(found) == health, within=PATIENCE)
             return True
         return False
 
     # ------------------------------------------------------------ the node
 
     async def counts(self, resource: str) -> Counts | None:
-        return _counts(await self._node.api.get("Node", HOSTNAME), resource)
+        return _counts(await self.node.api.get("Node", HOSTNAME), resource)
 
     async def until_counts(self, resource: str, counts: Counts | None, seconds: float = 0) -> Counts | None:
         def look(node: Object) -> bool:
             return _counts(node, resource) == counts
 
         with suppress(AssertionError):
-            await self._node.until("Node", HOSTNAME, look, within=max(PATIENCE, seconds))
+            await self.node.until("Node", HOSTNAME, look, within=max(PATIENCE, seconds))
         return await self.counts(resource)
 
     def checkpoint(self) -> Mapping[str, object]:
-        return parse_checkpoint(self._node.checkpoint)
+        return parse_checkpoint(self.node.checkpoint)
 
     async def until_checkpoint(self, said: Callable[[Mapping[str, object]], bool]) -> bool:
         with trio.move_on_after(PATIENCE):
@@ -123,7 +123,7 @@ class Real:
             {"name": name, "containerEdits": {"env": [f"{key}={value}" for key, value in environment.items()]}}
             for name, environment in names.items()
         ]
-        path = self._node.folder / "cdi" / f"{kind.replace('/', '-')}.json"
+        path = self.node.folder / "cdi" / f"{kind.replace('/', '-')}.json"
         path.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": devices}))
         try:
             yield
@@ -134,10 +134,10 @@ class Real:
 
     @property
     def ended(self) -> str | None:
-        return None if self._node.kubelet.alive else "the process ended"
+        return None if self.node.kubelet.alive else "the process ended"
 
     async def until_ended(self) -> bool:
-        process = self._node.kubelet.process
+        process = self.node.kubelet.process
         assert process is not None
         with suppress(trio.TooSlowError):
             await process.ended(within=PATIENCE)
@@ -145,25 +145,25 @@ class Real:
         return False
 
     async def kill(self) -> None:
-        await self._node.kubelet.kill()
+        await self.node.kubelet.kill()
 
     async def stop(self) -> None:
-        await self._node.kubelet.stop()
+        await self.node.kubelet.stop()
 
     async def start(self, *, api_silent: bool = False, policy: Policy | None = None) -> None:
         if policy is not None:
-            self._node.kubelet.settings["topologyManagerPolicy"] = str(policy)
+            self.node.kubelet.settings["topologyManagerPolicy"] = str(policy)
         if api_silent:
-            self._node.apiserver.pause()
-        self._heard_since = self._node.kubelet.log.mark()
-        self._node.kubelet.start()
-        await self._node.kubelet_accepts()
+            self.node.apiserver.pause()
+        self._heard_since = self.node.kubelet.log.mark()
+        self.node.kubelet.start()
+        await self.node.kubelet_accepts()
         if not api_silent:
             await self._heard()
 
     async def _heard(self) -> None:
         """The kubelet has been told its pods; what comes now comes after them. It may end of them."""
-        process = self._node.kubelet.process
+        process = self.node.kubelet.process
         assert process is not None
         async with trio.open_nursery() as nursery:
 
@@ -172,26 +172,26 @@ class Real:
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(ended)
-            await self._node.kubelet.log.until('SyncLoop ADD" source="api"', since=self._heard_since, within=PATIENCE)
-            await self._node.ready()
+            await self.node.kubelet.log.until('SyncLoop ADD" source="api"', since=self._heard_since, within=PATIENCE)
+            await self.node.ready()
             nursery.cancel_scope.cancel()
 
     async def api_answers(self) -> None:
-        self._node.apiserver.resume()
+        self.node.apiserver.resume()
         await self._heard()
 
     async def reboot(self) -> None:
-        await self._node.containerd.stop()
-        pods = self._node.world.cgroup_folder("memory", "kubepods")
+        await self.node.containerd.stop()
+        pods = self.node.world.cgroup_folder("memory", "kubepods")
         with trio.fail_after(PATIENCE):
             while pids := [pid for file in pods.rglob("cgroup.procs") for pid in file.read_text().split()]:
                 for pid in pids:
                     with suppress(ProcessLookupError):
                         os.kill(int(pid), signal.SIGKILL)
                 await trio.sleep(0.02)  # what is killed takes a moment to leave
-        mark = self._node.containerd.log.mark()
-        self._node.containerd.start()
-        await self._node.containerd.log.until("containerd successfully booted", since=mark)
+        mark = self.node.containerd.log.mark()
+        self.node.containerd.start()
+        await self.node.containerd.log.until("containerd successfully booted", since=mark)
 
 
 async def two_numa_nodes(node: Node) -> None:
