@@ -257,3 +257,31 @@ async def test_a_container_of_a_forgotten_pod_that_starts_again_gets_gpus_that_n
 
 def ready(pod: Object) -> bool:
     return all(each["ready"] for each in pod["status"]["containerStatuses"])
+
+
+COUNTED_REGISTERS = f'kubelet_device_plugin_registration_total{{resource_name="{GPU}"}}'
+COUNTED_ALLOCATES = f'kubelet_device_plugin_alloc_duration_seconds_count{{resource_name="{GPU}"}}'
+COUNTED_LISTS = 'kubelet_pod_resources_endpoint_requests_list{server_api_version="v1"}'
+COUNTED_ERRORS = 'kubelet_pod_resources_endpoint_errors_list{server_api_version="v1"}'
+
+
+async def test_the_kubelets_own_metrics_count_one_register_a_life_and_one_allocate_a_pod(node: Node):
+    """Scenario 40, and what an operator sees of the agent from there: an edit and a fault register nothing again."""
+    before = await metrics(node)
+    owners = await with_pods(node, two=2, one=1)
+    owners.agent.write_config(SHARED)
+    await node.resource(GPU, allocatable=2, capacity=3 + 2 * GPUS)
+    await owners.agent.gpus("xid", 0, 79)  # of a GPU that a pod holds, or of the free one
+    await owners.agent.event("gpu.condemned")
+    after = await metrics(node)
+    counted = {name: after.get(name, 0) - before.get(name, 0) for name in (COUNTED_REGISTERS, COUNTED_ALLOCATES)}
+    assert counted == {COUNTED_REGISTERS: 1, COUNTED_ALLOCATES: 2}
+    assert after[COUNTED_LISTS] > before.get(COUNTED_LISTS, 0)
+    assert after.get(COUNTED_ERRORS, 0) == before.get(COUNTED_ERRORS, 0)
+
+
+async def metrics(node: Node) -> dict[str, float]:
+    """The kubelet's, by name with labels, through the API server."""
+    text = await node.api.request("GET", f"/api/v1/nodes/{HOSTNAME}/proxy/metrics")
+    lines = (line.rpartition(" ") for line in text.decode().splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
