@@ -182,6 +182,13 @@ def _must(true: bool, otherwise: str) -> None:
     assert true, otherwise
 
 
+def _words(exc: BaseException) -> str:
+    """Of what came first: parts that start side by side fail as a group."""
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return str(exc)
+
+
 async def play(version: str) -> int:
     stage = Stage()
     stage.act(
@@ -189,15 +196,19 @@ async def play(version: str) -> int:
         "etcd, API server, controllers, scheduler, containerd and a kubelet, in namespaces of their own.",
     )
     node = Node(version)
+    failed: BaseException | None = None
     try:
-        await node.up()
-        stage.ok(f"node {HOSTNAME} is Ready")
-        await story(node, stage)
-    except AssertionError as exc:
-        stage.say("NOT", str(exc))
-        kept = await keep(node, "node-demo", node.cache / "failed")
-        stage.say("", f"logs of everything: {kept}")
-        return 1
+        try:
+            await node.up()
+            stage.ok(f"node {HOSTNAME} is Ready")
+            await story(node, stage)
+        except* AssertionError as exc:
+            failed = exc
+        if failed is not None:
+            stage.say("NOT", _words(failed))
+            kept = await keep(node, "node-demo", node.cache / "failed")
+            stage.say("", f"logs of everything: {kept}")
+            return 1
     finally:
         node.close()
     stage.act("All of it was as told, and nothing of it is left on this machine")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import trio
 
 from tests.e2e.agent import ROOT
+from tests.e2e.image import default_cache
 
 
 async def test_the_node_demo_comes_to_its_end():
@@ -18,3 +21,25 @@ async def test_the_node_demo_comes_to_its_end():
     assert told.returncode == 0, text
     assert text.count("\n== ") == 9
     assert "NOT" not in text
+
+
+async def test_a_node_that_does_not_come_up_is_told_in_words(tmp_path: Path):
+    """Here with an etcd that ends at once; the logs are kept."""
+    for part in default_cache().iterdir():
+        (tmp_path / part.name).symlink_to(part)
+    (etcd,) = tmp_path.glob("etcd-*")
+    etcd.unlink()
+    etcd.mkdir()
+    (etcd / "etcd-server").write_text("#!/bin/sh\nexit 1\n")
+    (etcd / "etcd-server").chmod(0o755)
+    (tmp_path / "failed").unlink(missing_ok=True)
+    command = [sys.executable, "-m", "tests.e2e.demo"]
+    environment = {**os.environ, "NODE_CACHE": str(tmp_path)}
+    told = await trio.run_process(
+        command, cwd=ROOT, env=environment, capture_stdout=True, stderr=subprocess.STDOUT, check=False
+    )
+    text = told.stdout.decode()
+    assert (told.returncode, "Traceback" in text) == (1, False), text
+    assert "NOT   the API server ended" in text
+    (kept,) = (tmp_path / "failed").iterdir()
+    assert f"logs of everything: {kept}" in text
