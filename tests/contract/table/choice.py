@@ -135,7 +135,7 @@ async def prestart_while_the_plugin_is_down(kubelet: Kubelet) -> object:
         await kubelet.until_counts(plugin.resource, (1, 0))
         waits = (await kubelet.restart_container(pod.name, "c")).waiting
         calls = len(plugin.called(PRE_START))
-        await back(plugin)
+        await back(kubelet, plugin)
         await kubelet.retried(pod.name)
         await plugin.until_called(PRE_START, 2)
         await kubelet.until_pod(pod.name, lambda seen: seen.phase == "Running" and not seen.waiting)
@@ -154,7 +154,7 @@ async def prestart_before_the_plugin_is_back(kubelet: Kubelet) -> object:
         await kubelet.until_pod(pod.name, lambda seen: seen.phase == "Running")
         waits = (await kubelet.restart_container(pod.name, "c")).waiting
         calls = len(plugin.called(PRE_START))
-        await back(plugin)
+        await back(kubelet, plugin)
         await kubelet.restart_container(pod.name, "c")
         await kubelet.delete(pod.name)
         return {"waits": waits, "calls": calls, "then": len(plugin.called(PRE_START))}

@@ -7,7 +7,7 @@ import trio
 from reactor.simulate.kubelet.topology import Policy
 from tests.contract.table.admission import over
 from tests.contract.table.plugin import ALLOCATE, UNHEALTHY, device, devices, probe
-from tests.contract.table.restart import back, holding, listed_again
+from tests.contract.table.restart import back, holding
 from tests.contract.table.row import row, since
 from tests.contract.table.under_test import Kubelet, Lister, Shape
 
@@ -55,8 +55,7 @@ async def _after_a_silent_restart(kubelet: Kubelet, stem: str, *, careless: bool
         await kubelet.kill()
         await kubelet.start(api_silent=True)
         plugin.send([device(other, numa=[0]), *([] if careless else [device(taken, UNHEALTHY, numa=[0])])])
-        await back(plugin)
-        await listed_again(kubelet, plugin)
+        await back(kubelet, plugin)
         await kubelet.api_answers()
         if careless and kubelet.version.panics_on_missing_ids:
             ended = await kubelet.until_ended()

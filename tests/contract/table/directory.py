@@ -70,11 +70,11 @@ async def what_a_watcher_of_the_directory_hears(kubelet: Kubelet) -> object:
             await kubelet.start()
             *deleted, created = [each for each in heard(ear) if each[1] in ("SOCKET", "kubelet.sock")]
             seen["start"] = [sorted(deleted), created]
-            await back(plugin)
-            await kubelet.until_counts(plugin.resource, (1, 1))
+            await back(kubelet, plugin)
+            await ear.until("moved to", CHECKPOINT)
             heard(ear)
             plugin.send(devices("ab"))
-            await kubelet.until_counts(plugin.resource, (2, 2))
+            await ear.until("moved to", CHECKPOINT)
             seen["list"] = heard(ear)
             await kubelet.stop()
             seen["stopped"] = [each for each in heard(ear) if each[1] == "kubelet.sock"]

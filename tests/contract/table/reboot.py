@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.contract.table.admission import over, told
 from tests.contract.table.plugin import ALLOCATE, ProbePlugin, devices, probe
-from tests.contract.table.restart import back, holding, listed_again, over_or_running
+from tests.contract.table.restart import back, holding, over_or_running
 from tests.contract.table.row import row
 from tests.contract.table.under_test import Kubelet
 
@@ -50,8 +50,7 @@ async def _rebooted(kubelet: Kubelet, plugin: ProbePlugin) -> None:
     await kubelet.kill()
     await kubelet.reboot()
     await kubelet.start(api_silent=True)
-    await back(plugin)
-    await listed_again(kubelet, plugin)
+    await back(kubelet, plugin)
     await kubelet.api_answers()
 
 

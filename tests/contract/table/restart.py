@@ -22,17 +22,16 @@ async def holding(kubelet: Kubelet, plugin: ProbePlugin, stem: str, count: int =
     return pod, sorted(plugin.called(ALLOCATE)[-1].ids)
 
 
-async def back(plugin: ProbePlugin) -> None:
-    """The plugin does as one must after a kubelet's start: a new socket, then Register."""
+async def back(kubelet: Kubelet, plugin: ProbePlugin) -> None:
+    """The plugin does as one must after a kubelet's start: a new socket, then Register. Returns once its list is known.
+
+    The kubelet itself is asked, for the Node object may show for a while what it showed before.
+    """
     await plugin.close()
     plugin.serve()
     answer = await plugin.register()
     assert answer.ok, answer
     await plugin.until_streams(1)
-
-
-async def listed_again(kubelet: Kubelet, plugin: ProbePlugin) -> None:
-    """Wait until the kubelet took a list in, while no Node object can tell of it."""
     with trio.fail_after(30):
         while True:
             if await Lister(kubelet).allocatable(plugin.resource):
@@ -144,7 +143,7 @@ async def a_restart_while_the_api_server_is_silent(kubelet: Kubelet) -> object:
         pod, ids = await holding(kubelet, plugin, "silent")
         await kubelet.kill()
         await kubelet.start(api_silent=True)
-        await back(plugin)
+        await back(kubelet, plugin)
         silent = await Lister(kubelet).pods()
         kept = ("c", ids) in held(kubelet, plugin)
         await kubelet.api_answers()
@@ -174,7 +173,7 @@ async def _without_books(kubelet: Kubelet, stem: str, text: bytes | None) -> obj
         path = kubelet.directory / CHECKPOINT
         path.unlink() if text is None else path.write_bytes(text)
         await kubelet.start()
-        await back(plugin)
+        await back(kubelet, plugin)
         await kubelet.until_counts(plugin.resource, (4, 4))
         await Lister(kubelet).until(pod.name, {"c": []})
         seen: dict[str, object] = {
@@ -202,7 +201,7 @@ async def a_pod_that_is_refused_after_its_allocate(kubelet: Kubelet) -> object:
         await kubelet.kill()
         (kubelet.directory / CHECKPOINT).unlink()
         await kubelet.start()
-        await back(plugin)
+        await back(kubelet, plugin)
         await kubelet.until_counts(plugin.resource, (2, 2))
         other = await kubelet.run(kubelet.name("after-other"), Shape("c", {plugin.resource: 2}))
         ids = sorted(plugin.called(ALLOCATE)[1].ids)
@@ -227,7 +226,7 @@ async def a_kubelet_that_restarts_under_a_pod(kubelet: Kubelet) -> object:
         await kubelet.stop()
         await kubelet.start()
         seen: dict[str, object] = {"away": await kubelet.until_counts(plugin.resource, (0, 0))}
-        await back(plugin)
+        await back(kubelet, plugin)
         seen["back"] = await kubelet.until_counts(plugin.resource, (3, 3))
         seen["phase"] = (await kubelet.until_pod(pod.name, lambda found: True)).phase
         seen["listed"] = await Lister(kubelet).until(pod.name, {"c": ids})
@@ -254,7 +253,7 @@ async def a_plugin_that_only_registers_again(kubelet: Kubelet) -> object:
         near = by_the_dial_timeout(answer, kubelet)
         seen = [answer.text, "by the dial timeout" if near else answer.seconds]
         seen.append(await kubelet.until_counts(plugin.resource, (0, 0)))
-        await back(plugin)
+        await back(kubelet, plugin)
         return [*seen, await kubelet.until_counts(plugin.resource, (1, 1))]
 
 
@@ -268,7 +267,7 @@ async def a_device_that_is_gone_after_a_restart(kubelet: Kubelet) -> object:
         await kubelet.kill()
         await kubelet.start(api_silent=True)
         plugin.send(devices("b"))
-        await back(plugin)
+        await back(kubelet, plugin)
         await kubelet.api_answers()
         seen: dict[str, object] = {"running": (await kubelet.until_pod(pod.name, lambda found: True)).phase}
         seen["counts"] = await kubelet.until_counts(plugin.resource, (1, 1))
@@ -308,7 +307,7 @@ async def a_pod_deleted_while_the_kubelet_was_down(kubelet: Kubelet) -> object:
         await kubelet.stop()
         await kubelet.delete(pod.name)
         await kubelet.start()
-        await back(plugin)
+        await back(kubelet, plugin)
         await kubelet.until_counts(plugin.resource, (2, 2))
         listed = await Lister(kubelet).pod(pod.name)
         other, again = await holding(kubelet, plugin, "orphan-next")
@@ -332,8 +331,7 @@ async def a_pod_of_the_first_batch(kubelet: Kubelet) -> object:
         name = kubelet.name("early-next")
         await kubelet.run(name, Shape("c", {plugin.resource: 2}), settled=False)
         await kubelet.start(api_silent=True)
-        await back(plugin)
-        await listed_again(kubelet, plugin)
+        await back(kubelet, plugin)
         await kubelet.api_answers()
         after = await kubelet.until_pod(name, over_or_running)
         await kubelet.delete(name)
@@ -348,7 +346,7 @@ async def a_plugin_that_is_killed_and_comes_back(kubelet: Kubelet) -> object:
         pod, ids = await holding(kubelet, plugin, "killed", 1)
         await plugin.close(keep_file=True)
         seen: dict[str, object] = {"away": await kubelet.until_counts(plugin.resource, (2, 0))}
-        await back(plugin)
+        await back(kubelet, plugin)
         seen["back"] = await kubelet.until_counts(plugin.resource, (2, 2))
         seen["listed"] = await Lister(kubelet).until(pod.name, {"c": ids})
         seen["calls"] = len(plugin.called(ALLOCATE))

@@ -115,7 +115,7 @@ async def no_numa_nodes_over_a_restart(kubelet: Kubelet) -> object:
         before = await records(kubelet, pod.name)
         await kubelet.kill()
         await kubelet.start()
-        await back(plugin)
+        await back(kubelet, plugin)
         await Lister(kubelet).until(pod.name, {"c": ["a", "b"]})
         after = await records(kubelet, pod.name)
         await kubelet.delete(pod.name)
