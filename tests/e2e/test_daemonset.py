@@ -31,6 +31,9 @@ while True:
     os.write(file, bytes(1 << 16))
 """
 """Fills the memory of a cgroup with pages that count for it and not for this process: another one is killed first."""
+FREEZES = pytest.mark.skipif(
+    cgroups.unified(), reason="in cgroup v2 what is frozen can be killed: nothing stands for a call stuck in the kernel"
+)
 STREAM_LOST = r"ListAndWatch ended|[Ee]ndpoint became unhealthy|[Ee]ndpoint stopped"
 LISTED = r"State pushed for device plugin"
 
@@ -309,8 +312,6 @@ def last_state(pod: Object) -> Object:
 @contextmanager
 def stuck(agent: AgentPod) -> Iterator[None]:
     """Freeze its worker, which stands for a call that never returns: no signal reaches it, and no container ends."""
-    if cgroups.unified():
-        pytest.skip("in cgroup v2 what is frozen can be killed: nothing here stands for a call stuck in the kernel")
     group = agent.cgroup("freezer") / "stuck"
     group.mkdir()
     (group / "cgroup.procs").write_text(str(agent.worker))
@@ -321,6 +322,7 @@ def stuck(agent: AgentPod) -> Iterator[None]:
         (group / "freezer.state").write_text("THAWED")
 
 
+@FREEZES
 async def test_a_deleted_pod_is_replaced_while_its_worker_is_stuck_in_the_kernel(node: Node):
     """OBS-04. The agent serves on; its container cannot end, so the next one serves beside it."""
     daemonset = await deploy(node)
@@ -339,6 +341,7 @@ async def test_a_deleted_pod_is_replaced_while_its_worker_is_stuck_in_the_kernel
     await agent.gone()
 
 
+@FREEZES
 async def test_deleting_the_pod_helps_an_agent_that_was_killed_while_its_worker_is_stuck(node: Node):
     """Its container cannot start again, for it has not ended."""
     daemonset = await deploy(node)

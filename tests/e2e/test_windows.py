@@ -7,13 +7,11 @@ import trio
 
 from tests.e2e.node import GPU, Node
 from tests.e2e.owners import GPUS, with_pods
-from tests.e2e.pods import phase
 from tests.e2e.world import HOSTNAME
 
 pytestmark = pytest.mark.long
 
 QUIET = 180.0
-MINUTE = 60.0
 DISTURBED = "State pushed for device plugin|Got registration request|Making allocation request|has been stopped"
 """What the kubelet's log would say."""
 
@@ -42,23 +40,6 @@ async def test_where_nothing_happens_nobody_is_told_anything(node: Node):
     assert not told
     assert not node.kubelet.log.find(DISTURBED, since=mark)
     await owners.stand()
-
-
-async def test_a_fault_under_a_running_pod_neither_ends_it_nor_goes_away_with_it_for_minutes(node: Node):
-    """Scenario 15, with the minute that the kubelet's own test looks at each."""
-    agent = await node.start_agent("1xH100")
-    await node.resource(GPU, allocatable=1, capacity=1)
-    await node.run_pod("one", {GPU: 1})
-    await agent.gpus("xid", 0, 79)
-    await node.resource(GPU, allocatable=0, capacity=1)
-    with trio.move_on_after(MINUTE):
-        ended = await node.pod("one", lambda pod: phase(pod) != "Running", within=2 * MINUTE)
-        pytest.fail(f"it ended: {ended}")
-    await node.delete_pod("one")
-    with trio.move_on_after(MINUTE):
-        await node.resource(GPU, allocatable=1, within=2 * MINUTE)
-        pytest.fail("its GPU is healthy again")
-    assert await node.counts(GPU) == (1, 0)
 
 
 async def test_pods_of_a_node_that_was_deleted_give_their_gpus_back(node: Node):

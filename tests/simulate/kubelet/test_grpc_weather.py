@@ -42,6 +42,23 @@ async def test_a_reader_that_does_not_read_shuts_the_window_and_then_gets_the_ne
         assert len(one.notes.lists) < 7
 
 
+async def test_a_list_that_nobody_has_read_yet_is_read_before_the_end_of_its_stream():
+    async with node() as one:
+
+        async def sent() -> int:
+            return len(one.notes.lists)
+
+        await one.serve("a")
+        await one.kubelet.weather(lambda weather: weather.calm.clear())
+        one.servers.post(snapshot("a", "b", revision=2))
+        await one.until(lambda devices: devices.keys() == {"a", "b"})  # that reading had begun
+        one.servers.post(snapshot("a", "b", "c", revision=3))
+        await one.eventually(sent, lambda lists: lists == 3)
+        await one.servers.close(GPU)
+        await one.kubelet.weather(lambda weather: weather.calm.set())
+        await one.until(lambda devices: devices == {"a": False, "b": False, "c": False})
+
+
 @pytest.mark.parametrize("over", [0, 1])
 async def test_four_mib_pass_and_one_byte_more_ends_the_stream(over):
     async with node() as one:
